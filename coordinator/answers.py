@@ -19,6 +19,7 @@ class Rejoin(Enum):
     PARK = auto()  # the join waits for the joins of the other members
     REPEAT = auto()  # the response was lost: the same response again, at once
     REBALANCE = auto()  # the join waits, and all members must rejoin
+    SEAT = auto()  # the member has an offer of a seat, or leads in a freeze: answered at once
 
 
 class Sync(Enum):

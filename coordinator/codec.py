@@ -10,7 +10,8 @@
                               [how much of the allowance for listings is used up, the time of that count],
                               place before which all transactions have ended,
                               {id of a group with pending commits: the lowest place of one},
-                              id of the transactions topic]
+                              id of the transactions topic,
+                              policies: [when they were made, [entries]], deflated]
 
 Vitals and rest are byte strings inside the state, so a group without changes is copied and never decoded. The rest is
 deflated, because subscriptions, client ids and hosts repeat from member to member. Every batch carries all bytes of a
@@ -20,9 +21,12 @@ The member ids are in the rest alone: vitals hold sessions without ids, in the m
 names the members is called the roster. A `Rosters` caches the roster by the bytes of the rest, so a heartbeat does not
 inflate them.
 
+Policies, and what they have done in a group, are at the ends of their arrays. They are left out where there are none:
+then the bytes are those of the sixth version.
+
 The newest code reads every older version. Version 1 had no entries for removed groups. Version 2 wrote ids into the
 vitals. Version 3 had no access rules. Version 4 had no times and no fencing tokens. Version 5 had no groups of the
-consumer protocol. Any other version raises `CorruptState`.
+consumer protocol. Version 6 had no policies. Any other version raises `CorruptState`.
 """
 
 import zlib
@@ -40,9 +44,11 @@ from coordinator.errors import CorruptState
 from coordinator.group import Group, Vitals
 from coordinator.group_parts import NEVER_MS, Session
 from coordinator.phases import Phase
+from coordinator.policies import Policies
 from coordinator.rosters import Roster, Rosters, roster_of
+from coordinator.seat_parts import Seats
 
-VERSION = 6
+VERSION = 7
 DEFLATE_LEVEL = 1
 
 
@@ -80,8 +86,8 @@ class Kept(Struct, array_like=True, frozen=True):
     """The whole state of a shard.
 
     It has the groups, the removed groups (the oldest first), the access rules, the clock, the allowance for listings,
-    the place before which all transactions have ended, the groups with pending commits, each with the lowest place, and
-    the id of the topic that the places belong to.
+    the place before which all transactions have ended, the groups with pending commits, each with the lowest place, the
+    id of the topic that the places belong to, and the policies.
     """
 
     groups: dict[str, Stored] = {}
@@ -92,6 +98,7 @@ class Kept(Struct, array_like=True, frozen=True):
     settled_before: int = 0
     pending: dict[str, int] = {}
     transactions_topic_id: str = ""
+    policies: bytes = b""
 
 
 class _Pulse(Struct, array_like=True):
@@ -110,6 +117,13 @@ class _Pulse(Struct, array_like=True):
     back_ms: int
     instances: dict[str, str] | None = None
     publish_ms: int = NEVER_MS
+
+
+class _SeatedPulse(_Pulse, array_like=True):
+    """Vitals of a group in which a policy has to act. A called member is written as its place among the sessions."""
+
+    seats_ms: int = NEVER_MS
+    called: list[int] = []
 
 
 class _ConsumerPulse(Struct, array_like=True):
@@ -156,11 +170,12 @@ class _Typed(Struct, array_like=True):
     protocol_type: str | None
 
 
-_NO_VITALS = Vitals()
+_WRITTEN_NO_VITALS = msgspec.structs.astuple(Vitals())[:13]
 _NO_CONSUMER_VITALS = ConsumerVitals()
 _shard_decoder = msgspec.msgpack.Decoder(Kept)
 _first_shard_decoder = msgspec.msgpack.Decoder(dict[str, Stored])
-_pulse_decoder = msgspec.msgpack.Decoder(_Pulse)
+_NO_SEATS = Seats()
+_pulse_decoder = msgspec.msgpack.Decoder(_SeatedPulse)
 _phased_decoder = msgspec.msgpack.Decoder(_Phased)
 _timed_decoder = msgspec.msgpack.Decoder(_Timed)
 _typed_decoder = msgspec.msgpack.Decoder(_Typed)
@@ -168,11 +183,13 @@ _consumer_pulse_decoder = msgspec.msgpack.Decoder(_ConsumerPulse)
 _consumer_group_decoder = msgspec.msgpack.Decoder(ConsumerGroup)
 _group_decoder = msgspec.msgpack.Decoder(Group)
 _access_decoder = msgspec.msgpack.Decoder(Access)
+_policies_decoder = msgspec.msgpack.Decoder(Policies)
 
 
 def encode_shard(kept: Kept) -> bytes:
     """Encode the whole state of a shard."""
-    body = ENCODER.encode(kept)
+    values = msgspec.structs.astuple(kept)
+    body = ENCODER.encode(values if kept.policies else values[:-1])
     return b"%c%b%b" % (VERSION, _checksum(VERSION, body), body)
 
 
@@ -207,7 +224,7 @@ def encode_vitals(vitals: Vitals | ConsumerVitals, rest: bytes, rosters: Rosters
     known = (Rosters() if rosters is None else rosters).of(rest)
     if isinstance(vitals, ConsumerVitals):
         return _encode_consumer_vitals(vitals, known)
-    pulse = _Pulse(
+    pulse = (
         vitals.phase,
         vitals.generation_id,
         vitals.now_ms,
@@ -222,7 +239,10 @@ def encode_vitals(vitals: Vitals | ConsumerVitals, rest: bytes, rosters: Rosters
         None if vitals.instances == known.instances else vitals.instances,
         vitals.publish_ms,
     )
-    return ENCODER.encode(pulse)
+    if vitals.seats_ms == NEVER_MS and not vitals.called:
+        return ENCODER.encode(_Pulse(*pulse))
+    called = [place for place, member_id in enumerate(vitals.sessions) if member_id in vitals.called]
+    return ENCODER.encode(_SeatedPulse(*pulse, vitals.seats_ms, called))
 
 
 def decode_vitals(stored: Stored, rosters: Rosters | None = None) -> Vitals | ConsumerVitals:
@@ -248,6 +268,7 @@ def _decode_classic_vitals(data: bytes, rest: bytes, rosters: Rosters) -> Vitals
         sessions = dict(zip(member_ids, sessions, strict=True))
     if instances is None:
         instances = dict(rosters.of(rest).instances)
+    called = frozenset(pulse.called)
     return Vitals(
         pulse.phase,
         pulse.generation_id,
@@ -262,6 +283,8 @@ def _decode_classic_vitals(data: bytes, rest: bytes, rosters: Rosters) -> Vitals
         pulse.back_ms,
         instances,
         pulse.publish_ms,
+        pulse.seats_ms,
+        {member_id: None for place, member_id in enumerate(sessions) if place in called} if called else {},
     )
 
 
@@ -329,11 +352,12 @@ def decode_protocol_type(data: bytes) -> str:
 
 def encode_rest(group: Group | ConsumerGroup, rosters: Rosters | None = None) -> bytes:
     """Encode a group of either protocol without its vitals, and cache its roster in `rosters`."""
-    without: Group | ConsumerGroup
+    without: object
     if isinstance(group, ConsumerGroup):
         without = msgspec.structs.replace(group, vitals=_NO_CONSUMER_VITALS)
     else:
-        without = msgspec.structs.replace(group, vitals=_NO_VITALS)
+        _, *values, seats = msgspec.structs.astuple(group)
+        without = (_WRITTEN_NO_VITALS, *values) if seats == _NO_SEATS else (_WRITTEN_NO_VITALS, *values, seats)
     rest = zlib.compress(ENCODER.encode(without), DEFLATE_LEVEL)
     if rosters is not None:
         rosters.note(rest, roster_of(group.members.values()))
@@ -349,6 +373,16 @@ def decode_rest(data: bytes, vitals: Vitals | ConsumerVitals) -> Group | Consume
     group = decode(_group_decoder, inflate(data))
     group.vitals = vitals
     return group
+
+
+def encode_policies(policies: Policies) -> bytes:
+    """Encode the policies."""
+    return zlib.compress(ENCODER.encode(policies), DEFLATE_LEVEL)
+
+
+def decode_policies(data: bytes) -> Policies:
+    """Decode the bytes that `encode_policies` wrote; no bytes are no policies."""
+    return decode(_policies_decoder, inflate(data)) if data else Policies()
 
 
 def encode_access(access: Access) -> bytes:

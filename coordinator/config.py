@@ -4,6 +4,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from coordinator.policies import Policy
+
 MINUTE_MS = 60_000
 
 
@@ -48,3 +50,6 @@ class Config(Struct, frozen=True, kw_only=True):
     late_notice_ms: int = 5_000
     """A deadline that is noticed later than this shows that the coordinator was unavailable. The wait starts once
     more."""
+
+    policy: Policy | None = None
+    """The policy entry in force. A shard sets it for each group; no operator does."""

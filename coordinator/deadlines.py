@@ -10,10 +10,11 @@ from coordinator.config import Config
 from coordinator.describe import publish, publishing
 from coordinator.group import Group
 from coordinator.group_parts import Session
-from coordinator.leaving import pending_due, session_due
+from coordinator.leaving import pending_due, session_due, syncs_due
 from coordinator.offsets import offsets_due
 from coordinator.outputs import Output
-from coordinator.rebalance import joins_due, syncs_due
+from coordinator.rebalance import joins_due
+from coordinator.seats.debts import seats_due, wait_once_more
 from coordinator.timers import Deadline, Timers
 
 
@@ -25,7 +26,8 @@ class Kind(IntEnum):
     JOINS = 2
     SYNCS = 3
     OFFSETS = 4
-    PUBLISH = 5
+    SEATS = 5
+    PUBLISH = 6
 
 
 def deadlines(group: Group) -> Iterator[Deadline]:
@@ -38,6 +40,7 @@ def deadlines(group: Group) -> Iterator[Deadline]:
     yield Deadline(vitals.joins_ms, Kind.JOINS)
     yield Deadline(vitals.syncs_ms, Kind.SYNCS)
     yield Deadline(vitals.offsets_ms, Kind.OFFSETS)
+    yield Deadline(vitals.seats_ms, Kind.SEATS)
     yield Deadline(vitals.publish_ms, Kind.PUBLISH)
 
 
@@ -50,6 +53,7 @@ def _armed_ms(group: Group, due: Deadline) -> int | None:
         Kind.JOINS: vitals.joins_ms,
         Kind.SYNCS: vitals.syncs_ms,
         Kind.OFFSETS: vitals.offsets_ms,
+        Kind.SEATS: vitals.seats_ms,
         Kind.PUBLISH: vitals.publish_ms,
     }[Kind(due.kind)]
 
@@ -68,11 +72,13 @@ def _due(group: Group, due: Deadline, config: Config) -> Iterator[Output]:
     if due.kind == Kind.SESSION:
         yield from session_due(group, group.members[due.member_id], due.at_ms, config)
     elif due.kind == Kind.PENDING:
-        yield from pending_due(group, due.member_id, due.at_ms)
+        yield from pending_due(group, due.member_id, due.at_ms, config)
     elif due.kind == Kind.JOINS:
-        yield from joins_due(group, due.at_ms)
+        yield from joins_due(group, due.at_ms, config)
     elif due.kind == Kind.SYNCS:
         yield from syncs_due(group, due.at_ms, config)
+    elif due.kind == Kind.SEATS:
+        yield from seats_due(group, due.at_ms, config)
     elif due.kind == Kind.PUBLISH:
         yield publish(group)
     else:
@@ -81,6 +87,8 @@ def _due(group: Group, due: Deadline, config: Config) -> Iterator[Output]:
 
 def _wait_once_more(group: Group, due: Deadline, now_ms: int) -> bool:
     vitals, session = group.vitals, _session(group, due)
+    if due.kind == Kind.SEATS:
+        return wait_once_more(group, now_ms)
     if due.kind in (Kind.OFFSETS, Kind.PUBLISH) or (session or vitals).extended:
         return False
     if session is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from coordinator import showing
 from coordinator.consumer_protocol import assigned_partitions
 from coordinator.context import Context
 from coordinator.group import Group, Member
@@ -22,7 +23,7 @@ from coordinator.requests import DescribeGroup
 
 def publish(group: Group) -> Published:
     """Make the group's record, under its next version."""
-    group.published_ms, group.vitals.publish_ms = group.vitals.now_ms, NEVER_MS
+    group.published_ms, group.vitals.publish_ms, group.are_seats_news = group.vitals.now_ms, NEVER_MS, False
     version = group.next_version()
     record = GroupRecord(
         group_id=group.group_id,
@@ -32,9 +33,10 @@ def publish(group: Group) -> Published:
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         leader=group.leader_id,
-        subscribed_topics=group.subscribed_topics,
+        subscribed_topics=group.all_topics,
         members=tuple(_published(group, m) for m in group.members.values()),
         version=version,
+        hold=showing.hold_of(group),
     )
     return Published(group.group_id, ("group", group.group_id), record, version)
 
@@ -55,11 +57,17 @@ def publish_at_a_bounded_rate(group: Group, now_ms: int) -> Iterator[Output]:
 
 
 def publishing(group: Group, outputs: Iterator[Output]) -> Iterator[Output]:
-    """Yield the outputs of one request or deadline, and publish the group if its phase or generation has changed."""
+    """Yield the outputs of one request or deadline, and publish the group if its phase or generation has changed.
+
+    A change of its seats is published at a bounded rate.
+    """
     before = group.phase, group.generation_id
     yield from outputs
     if group.phase is not Phase.DEAD and (group.phase, group.generation_id) != before:
         yield publish(group)
+    elif group.are_seats_news:
+        group.are_seats_news = False
+        yield from publish_at_a_bounded_rate(group, group.vitals.now_ms)
 
 
 def _published(group: Group, member: Member) -> GroupMember:
@@ -73,6 +81,7 @@ def _published(group: Group, member: Member) -> GroupMember:
         assignment=member.assignment,
         assigned=assigned_partitions(member.assignment) if group.is_readable else None,
         fencing_token=member.fencing_token,
+        standing=showing.standing_of(group, member),
     )
 
 
@@ -89,7 +98,7 @@ def describe(group: Group | None, request: DescribeGroup, context: Context) -> I
         return
     is_settled = group.phase is Phase.STABLE
     members = group.members.values()
-    not_joined = [m.member_id for m in members if not m.awaiting_join] + list(group.vitals.pending)
+    not_joined = [m.member_id for m in group.visible if not m.awaiting_join] + list(group.vitals.pending)
     waits_for = {
         Phase.PREPARING: (group.vitals.joins_ms, not_joined),
         Phase.COMPLETING: (group.vitals.syncs_ms, [m.member_id for m in members if m.owes_sync]),
@@ -104,10 +113,12 @@ def describe(group: Group | None, request: DescribeGroup, context: Context) -> I
         protocol_type=group.protocol_type or "",
         protocol_name=(group.protocol_name or "") if is_settled else "",
         leader=group.leader_id,
-        subscribed_topics=group.subscribed_topics,
+        subscribed_topics=group.all_topics,
         members=tuple(_described(group, m, is_settled) for m in members),
         awaited=tuple(awaited),
         deadline_ms=None if deadline_ms >= NEVER_MS else deadline_ms,
+        policy=showing.policy_of(context.config),
+        hold=showing.described_hold_of(group),
     )
     yield Reply(request.reply_to, answer)
 

@@ -5,6 +5,10 @@ Deadlines are values in the vitals. `deadlines` reads them; `earliest_ms` shows 
 due.
 """
 
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import cast
+
 from msgspec import Struct, field
 
 from coordinator.budget import Allowance
@@ -12,6 +16,7 @@ from coordinator.consumer_protocol import CONSUMERS, READABLE
 from coordinator.group_parts import NEVER_MS, AnyGroup, GroupVitals, Offset, PendingCommit, Session
 from coordinator.phases import Cause, GroupType, Phase, move
 from coordinator.requests import Protocol
+from coordinator.seat_parts import SeatIndex, Seats
 
 MEMBER_RECORD_BYTES = 400
 """The bytes that a member takes in its group's record, without its assignment."""
@@ -36,6 +41,8 @@ class Vitals(GroupVitals, Struct, array_like=True):
         earliest_ms: No deadline is earlier. It may be too early itself, because it stays the same when a deadline moves
             to a later time.
         instances: By group instance id, the member id that it has now.
+        seats_ms: When a policy has to act: no debt, offer or quarantine of `Group.seats` ends earlier.
+        called: The members that have to join again alone, because a vacancy is offered to them.
     """
 
     phase: Phase = Phase.EMPTY
@@ -51,6 +58,8 @@ class Vitals(GroupVitals, Struct, array_like=True):
     back_ms: int = 0
     instances: dict[str, str] = field(default_factory=dict)
     publish_ms: int = NEVER_MS
+    seats_ms: int = NEVER_MS
+    called: dict[str, None] = field(default_factory=dict)
 
 
 class Parked(Struct, array_like=True, frozen=True):
@@ -89,6 +98,11 @@ class Member(Struct, array_like=True, kw_only=True):
     @property
     def is_static(self) -> bool:
         return self.group_instance_id is not None
+
+    @property
+    def identity(self) -> str:
+        """The identity by which a client is known from one membership to the next."""
+        return self.client_id + self.client_host if self.group_instance_id is None else self.group_instance_id
 
     @property
     def protocols_bytes(self) -> int:
@@ -138,6 +152,7 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         offsets_count: How many offsets are committed; counted again if older code did not write it.
         token: The highest fencing token that the group has given; 0 before the first one.
         pending_commits: The commits of open transactions, by their place.
+        seats: What the policies of the group have done.
     """
 
     vitals: Vitals
@@ -163,6 +178,10 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
     offsets_count: int = -1
     token: int = 0
     pending_commits: dict[int, PendingCommit] = field(default_factory=dict)
+    seats: Seats = field(default_factory=Seats)
+    identities = cast("dict[str, set[str]] | None", None)  # the members of each; not stored, and made when needed
+    seat_index = cast("SeatIndex | None", None)  # of `seats`; not stored, and made when it is needed
+    are_seats_news = False  # the record has to be written again because of `seats`; not stored
 
     def __post_init__(self) -> None:
         if self.protocols_bytes < 0:
@@ -185,10 +204,9 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
 
     # -- members -------------------------------------------------------------------------------------------------------
 
-    def add(self, member: Member, session: Session, protocol_type: str, now_ms: int) -> None:
+    def add(self, member: Member, session: Session, protocol_type: str) -> None:
         """Add a member. The first member sets the protocol type and becomes the leader."""
         assert member.member_id not in self.members, f"{member.member_id} is a member already"
-        self.open_round(now_ms)
         if not self.members:
             self.protocol_type = protocol_type
         self.vitals.pending.pop(member.member_id, None)
@@ -201,13 +219,18 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         self.assigned_bytes += len(member.assignment)
         self._put(member, session)
 
-    def remove(self, member: Member, now_ms: int) -> None:
-        """Remove a member. If it was the leader, the first of the remaining members becomes the leader."""
-        self.open_round(now_ms)
+    def remove(self, member: Member) -> None:
+        """Remove a member. If it was the leader, the first of the remaining members becomes the leader.
+
+        A member in quarantine becomes the leader only if no other member is left.
+        """
         self._take_out(member)
         self.settle_sync(member)
+        self.seats.remove_member(member.member_id)
+        self.vitals.called.pop(member.member_id, None)
         if self.leader_id == member.member_id:
-            self.leader_id = next(iter(self.members), None)
+            first = next(iter(self.members), None)
+            self.leader_id = next((m for m in self.members if m not in self.seats.hidden), first)
 
     def replace(self, old: Member, new: Member, session: Session) -> None:
         """Replace a static member by its new member id, which keeps the assignment, the leadership and an owed sync."""
@@ -218,6 +241,9 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
             self.leader_id = new.member_id
         if self.round and old.member_id in self.round.before:
             self.round.before[new.member_id] = self.round.before.pop(old.member_id)
+        self.seats.replace_member(old.member_id, new.member_id)
+        if old.member_id in self.vitals.called:
+            self.vitals.called[new.member_id] = self.vitals.called.pop(old.member_id)
 
     def _put(self, member: Member, session: Session) -> None:
         self.members[member.member_id] = member
@@ -225,6 +251,8 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         self.vitals.noting(session.deadline_ms)
         if member.group_instance_id is not None:
             self.vitals.instances[member.group_instance_id] = member.member_id
+        if self.identities is not None:
+            self.identities.setdefault(member.identity, set()).add(member.member_id)
         self._count_protocols(member, +1)
 
     def _take_out(self, member: Member) -> None:
@@ -232,6 +260,8 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         del self.vitals.sessions[member.member_id]
         if member.group_instance_id is not None:
             del self.vitals.instances[member.group_instance_id]
+        if self.identities is not None:
+            self.identities[member.identity].discard(member.member_id)
         self._count_protocols(member, -1)
         self.joins_parked -= member.awaiting_join is not None
 
@@ -261,12 +291,27 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
             owned = {m.member_id: m.assignment for m in self.members.values()}
             self.round = Round(started_ms=now_ms, before=owned)
 
+    # -- seats ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def visible(self) -> Iterator[Member]:
+        """The members that are not in quarantine."""
+        return (m for m in self.members.values() if m.member_id not in self.seats.hidden)
+
+    def end_hold(self) -> None:
+        """Remove all debts and offers, because a rebalance pays them. Quarantines stay."""
+        self.seats.end_hold()
+        self.vitals.called = {}
+        self.vitals.seats_ms = self.vitals.noting(self.seats.earliest_ms)
+        self.seat_index = None
+
     # -- values derived from the members -------------------------------------------------------------------------------
 
     @property
     def everybody_joined(self) -> bool:
-        """True if every member's join is parked, and no member id is pending."""
-        return self.joins_parked == len(self.members) and not self.vitals.pending
+        """True if every member's join is parked, and no member id is pending. Members in quarantine are not awaited."""
+        absent = sum(self.members[member_id].awaiting_join is None for member_id in self.seats.hidden)
+        return self.joins_parked + absent == len(self.members) and not self.vitals.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -320,4 +365,22 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         """Return whether the members may be reading a topic. Unreadable subscriptions of consumers may name any."""
         if self.subscribed_topics is None:
             return self.is_of_consumers
-        return topic in self.subscribed_topics
+        return topic in self.subscribed_topics or topic in self.seats.topics
+
+    @property
+    def all_topics(self) -> tuple[str, ...] | None:
+        """The topics of all members, those of standbys included; None if they cannot be known."""
+        if self.subscribed_topics is None or not self.seats.topics:
+            return self.subscribed_topics
+        return tuple(sorted((*self.subscribed_topics, *self.seats.topics)))
+
+    def subscribe_too(self, topics: list[str] | None) -> None:
+        """Add the topics of a newcomer that is seated in the running generation; None if they cannot be known."""
+        known = self.subscribed_topics
+        if topics is None or known is None:
+            self.subscribed_topics = None
+            return
+        for topic in topics:
+            place = bisect_left(known, topic)
+            if place == len(known) or known[place] != topic:
+                self.seats.topics[topic] = None

@@ -145,6 +145,11 @@ class GroupVitals:
             self.earliest_ms = deadline_ms
         return deadline_ms
 
+    def note_lateness(self, noticed_ms: int, late_notice_ms: int) -> None:
+        """Store when the coordinator became available again, if it was unavailable or if a clock was wrong."""
+        if noticed_ms - self.now_ms > late_notice_ms or self.back_ms > noticed_ms:
+            self.back_ms = noticed_ms
+
     def noting(self, deadline_ms: int) -> int:
         """Note that `deadline_ms` is one of the deadlines, and return it."""
         if deadline_ms < self.earliest_ms:

@@ -99,6 +99,14 @@ class GroupStore:
         known = {**self.pending, **opened}
         return [group_id for group_id, place in known.items() if place < before and group_id in self.stored]
 
+    def held(self) -> list[str]:
+        """Return the ids of the classic groups in which a policy has to act at some time."""
+        vitals = (
+            (group_id, self.vitals.get(group_id) or codec.decode_vitals(stored, self._rosters))
+            for group_id, stored in self.stored.items()
+        )
+        return [group_id for group_id, each in vitals if isinstance(each, Vitals) and each.seats_ms < NEVER_MS]
+
     # -- creation and removal ------------------------------------------------------------------------------------------
 
     def draft(self, group_id: str, at_ms: int, group_type: GroupType | None = None) -> Group | ConsumerGroup:

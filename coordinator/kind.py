@@ -46,6 +46,7 @@ class Subject(Enum):
     GROUPS = auto()  # all groups of a shard: for each one its id, its protocol type and its phase
     TRANSACTIONS = auto()  # the groups with pending commits that have ended: `transactions.Settling`
     RULES = auto()  # the access rules of a shard: `guard.KeptRules`
+    POLICIES = auto()  # the policies of a shard: `kept_policies.KeptPolicies`
 
 
 class Right(NamedTuple):

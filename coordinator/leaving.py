@@ -4,13 +4,14 @@ Source: Kafka's GroupMetadataManager, methods classicGroupLeave, expireClassicGr
 removePendingMemberAndUpdateClassicGroup; KIP-345 for leaving on behalf of others, KIP-800 for the reasons.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from coordinator import checks
 from coordinator.config import Config
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.events import Blame, blame, member_event
+from coordinator.flaps import End
 from coordinator.group import Group, Member
 from coordinator.group_parts import NEVER_MS
 from coordinator.outputs import (
@@ -22,8 +23,10 @@ from coordinator.outputs import (
     Reply,
 )
 from coordinator.phases import Phase
-from coordinator.rebalance import complete, drop, let_go, prepare, prepare_or_try_to_complete
+from coordinator.rebalance import complete, drop, expired, prepare, prepare_or_try_to_complete
 from coordinator.requests import ExpelMember, LeaveGroup, Leaving
+from coordinator.seating import is_seatable
+from coordinator.seats.departures import Departure
 
 
 def leave(group: Group | None, request: LeaveGroup, context: Context) -> Iterator[Output]:
@@ -39,18 +42,32 @@ def leave(group: Group | None, request: LeaveGroup, context: Context) -> Iterato
         error = checks.names_a_member(group.vitals, entry) if group else ErrorCode.UNKNOWN_MEMBER_ID
         if group and error is ErrorCode.NONE:
             if member := _named(group, entry):
-                behind = behind or blame(member, "member_left", entry.reason)
-                yield from let_go(group, member, context.now_ms)
-                yield member_event(MemberLeft, group, member, context.now_ms, reason=entry.reason)
+                cause = yield from _leave(group, member, entry.reason, context)
             else:
-                behind = behind or Blame(
-                    "member_left", entry.member_id, request.client_id, request.client_host, entry.reason
-                )
-                del group.vitals.pending[entry.member_id]
+                cause = _leave_pending(group, entry, request, context)
+            behind = behind or cause
         left.append(LeftMember(entry.member_id, entry.group_instance_id, error.name, error.number))
     yield Reply(request.reply_to, LeaveGroupAnswer(request_id=request.request_id, members=tuple(left)))
     if group and behind and group.phase is not Phase.EMPTY:
         yield from prepare_or_try_to_complete(group, behind, context.now_ms, context.config)
+
+
+def _leave(group: Group, member: Member, reason: str | None, context: Context) -> Generator[Output, None, Blame | None]:
+    """Remove a member that leaves. Return the cause of the rebalance that follows; None if a policy holds it."""
+    cause = blame(member, "member_left", reason)
+    departure = Departure(group, member, End.LEFT, context.now_ms, context.config)
+    yield from departure.remove()
+    yield member_event(MemberLeft, group, member, context.now_ms, reason=reason)
+    yield from departure.leave_behind(cause)
+    return None if departure.is_held else cause
+
+
+def _leave_pending(group: Group, entry: Leaving, request: LeaveGroup, context: Context) -> Blame | None:
+    """Remove a pending id. Return the cause of the rebalance that follows; None where policies seat newcomers."""
+    del group.vitals.pending[entry.member_id]
+    if is_seatable(group, context.config):
+        return None
+    return Blame("member_left", entry.member_id, request.client_id, request.client_host, entry.reason)
 
 
 def _named(group: Group, entry: Leaving | ExpelMember) -> Member | None:
@@ -87,15 +104,31 @@ def session_due(group: Group, member: Member, now_ms: int, config: Config) -> It
         session.deadline_ms = NEVER_MS
         return
     silence_ms = None if member.is_new or session.extended else session.timeout_ms
-    yield from drop(group, member, "session_expired", now_ms, silence_ms=silence_ms)
-    if group.phase is not Phase.PREPARING:
-        yield from prepare(group, blame(member, "session_expired"), now_ms, config)
-    elif group.everybody_joined:
-        yield from complete(group, now_ms)
+    cause, departure = blame(member, "session_expired"), Departure(group, member, End.EXPIRED, now_ms, config)
+    yield from departure.remove()
+    yield expired(group, member, "session_expired", now_ms, silence_ms=silence_ms)
+    yield from departure.leave_behind(cause)
+    if group.phase is not Phase.PREPARING and not departure.is_held:
+        yield from prepare(group, cause, now_ms, config)
+    elif group.phase is Phase.PREPARING and group.everybody_joined:
+        yield from complete(group, now_ms, config)
 
 
-def pending_due(group: Group, member_id: str, now_ms: int) -> Iterator[Output]:
+def syncs_due(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
+    """Drop the members that joined and never sent their sync, and rebalance without them."""
+    overdue, is_held = [m for m in group.members.values() if m.owes_sync], True
+    for member in overdue:
+        departure = Departure(group, member, End.OVERDUE, now_ms, config)
+        yield from departure.remove()
+        yield expired(group, member, "syncs_overdue", now_ms)
+        yield from departure.leave_behind(blame(member, "sync_overdue"))
+        is_held = is_held and departure.is_held
+    if not is_held:
+        yield from prepare(group, blame(overdue[0], "sync_overdue"), now_ms, config)
+
+
+def pending_due(group: Group, member_id: str, now_ms: int, config: Config) -> Iterator[Output]:
     """Remove a pending id that no join has used in time."""
     del group.vitals.pending[member_id]
     if group.phase is Phase.PREPARING and group.everybody_joined:
-        yield from complete(group, now_ms)
+        yield from complete(group, now_ms, config)

@@ -185,3 +185,46 @@ AWAY_MS_MAX = 600_000
 
 CLOCK_STANDS_STILL_MS_MAX = 60_000
 """The longest time by which a shard's time may grow in one batch while the driver's clock is behind the log."""
+
+POLICIES_MAX = 200
+"""Policy entries; every shard keeps all of them in its state, and every batch carries that state."""
+
+POLICIES_BYTES_MAX = 64 * 2**10
+"""The size of all policy entries together, encoded and not deflated. Beyond it: INVALID_REQUEST."""
+
+POLICIES_AHEAD_MS = RULES_AHEAD_MS
+"""The longest time that the `made_ms` of policies may be in the future, as for access rules."""
+
+POLICY_ASSIGNORS_MAX = 16
+"""Assignors that one policy entry may name; four have assignments of partitions alone."""
+
+POLICY_LOOKUPS_MAX = 2**16
+"""The number of groups whose policy entry is cached, some 150 bytes each."""
+
+FREEZE_MS_MAX = 72 * 3_600_000
+"""The longest freeze: a weekend. Beyond it, standbys and uneven assignments would be forgotten."""
+
+FREEZE_WINDOWS_MAX = 21
+"""Windows of the week in which a group is frozen: three for each day."""
+
+FLAPS_MAX = 20
+"""Ends of memberships of one client that are counted for its quarantine."""
+
+FLAPPERS_MAX = 64
+"""Clients of one group whose ends of memberships are counted. Beyond it, the one that ended longest ago is dropped."""
+
+NAMESAKES_MAX = 16
+"""Members that may have one identity before it counts as shared by several clients, whenever they joined."""
+
+FLAP_MS = 60_000
+"""A membership that ends by itself within this time of its beginning counts for a quarantine."""
+
+SEATED_MAX = 20_000
+"""Members of one generation, those that are gone included, whose ids are remembered because of policies: twice the
+largest group. The newcomer beyond it rebalances, and then the next generation remembers only its own members."""
+
+SEAT_OFFER_MS = 15_000
+"""How long a member may take a vacancy that is offered to it: clients join within some heartbeats, and then sync."""
+
+SEATS_EVERY_MS = 1_000
+"""Deadlines of offers, and of vacancies in a freeze, fall on multiples of this time, so that many fire at once."""

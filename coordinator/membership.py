@@ -18,6 +18,7 @@ from coordinator.context import Context
 from coordinator.describe import publish_at_a_bounded_rate
 from coordinator.errors import ErrorCode
 from coordinator.events import blame, member_event
+from coordinator.flaps import End, note_join
 from coordinator.group import Group, Member, Parked, Vitals
 from coordinator.group_parts import NEVER_MS, Session
 from coordinator.hashing import member_suffix
@@ -25,7 +26,7 @@ from coordinator.limits import PENDING_MAX
 from coordinator.outputs import HeartbeatAnswer, JoinGroupAnswer, MemberFenced, MemberJoined, Output, Reply
 from coordinator.phases import Phase
 from coordinator.rebalance import (
-    drop,
+    expired,
     install,
     joined,
     prepare_or_try_to_complete,
@@ -36,6 +37,11 @@ from coordinator.rebalance import (
 )
 from coordinator.refusals import refusal
 from coordinator.requests import Heartbeat, JoinGroup, Protocol, SyncGroup
+from coordinator.seating import note_repeated_join
+from coordinator.seats import newcomers, offers
+from coordinator.seats.added import look_at_plan
+from coordinator.seats.departures import Departure
+from coordinator.seats.newcomers import Becomes
 
 # -- joins -------------------------------------------------------------------------------------------------------------
 
@@ -46,11 +52,15 @@ def is_of_a_newcomer(request: JoinGroup) -> bool:
 
 
 def is_answered_with_all_members(group: Group, request: JoinGroup) -> bool:
-    """Return whether the response to a join lists all members: the leader joins, and no join round is in progress."""
+    """Return whether the response to a join lists all members: the leader joins, and no join round is in progress.
+
+    A newcomer may be seated as the leader.
+    """
     if group.leader_id is None:
         return False
     named = request.member_id or group.vitals.instances.get(request.group_instance_id or "")
-    return named == group.leader_id and group.phase is not Phase.PREPARING
+    leads = named == group.leader_id or offers.may_lead(group, named or "")
+    return leads and group.phase is not Phase.PREPARING
 
 
 def join(group: Group, request: JoinGroup, context: Context) -> Iterator[Output]:
@@ -117,6 +127,7 @@ def _join_again(group: Group, member: Member, request: JoinGroup, asked: Parked)
     if group.phase is Phase.PREPARING:
         yield refuse_join(asked, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
     else:
+        offers.note_told(group, member)
         yield Reply(asked.reply_to, _answer_without_rebalance(group, member, request))
 
 
@@ -126,7 +137,10 @@ def turn_away(group: Group, request: JoinGroup, error: ErrorCode, context: Conte
         return
     group.vitals.pending.pop(request.member_id, None)
     if member := group.members.get(request.member_id):
-        yield from drop(group, member, "group_full", context.now_ms)
+        departure = Departure(group, member, End.REFUSED, context.now_ms, context.config)
+        yield from departure.remove()
+        yield expired(group, member, "group_full", context.now_ms)
+        yield from departure.leave_behind(blame(member, "group_full"))
 
 
 def _hand_out(group: Group, request: JoinGroup, asked: Parked, now_ms: int, member_id: str) -> Reply:
@@ -144,9 +158,19 @@ def _join_newcomer(
     if group.phase is Phase.PREPARING and group.delay:
         group.newcomers = True
     member = _member(request, member_id)
+    new = newcomers.coming(group, member, now_ms, config)
+    then, policy = newcomers.becomes(new) if new is not None else (Becomes.AS_EVER, "")
+    if new is not None and then is not Becomes.AS_EVER and group.phase is not Phase.PREPARING:
+        yield from newcomers.seat(new, request, asked, then, policy)
+        yield Reply(asked.reply_to, joined(group, member, asked.request_id))
+        return
+    group.open_round(now_ms)
     session = Session(now_ms + config.group_new_member_join_timeout_ms, request.session_timeout_ms)
-    group.add(member, session, request.protocol_type, now_ms)
+    group.add(member, session, request.protocol_type)
+    note_join(group, member_id, now_ms, config)
     yield member_event(MemberJoined, group, member, now_ms, reason=request.reason)
+    if new is not None and then is Becomes.HIDDEN:
+        yield from newcomers.hide(new, policy, request.reason)
     yield from _park_join(group, member, asked)
     yield from prepare_or_try_to_complete(group, blame(member, "member_joined", request.reason), now_ms, config)
 
@@ -168,15 +192,22 @@ def _rejoin(
     group: Group, member: Member, request: JoinGroup, asked: Parked, now_ms: int, config: Config
 ) -> Iterator[Output]:
     member.reply_to = request.reply_to
-    is_leader, same = member.member_id == group.leader_id, member.protocols == request.protocols
-    become = answers.rejoin(group.phase, is_leader=is_leader, same_protocols=same)
-    if become is answers.Rejoin.REPEAT:
+    is_leader, session = member.member_id == group.leader_id, group.vitals.sessions[member.member_id]
+    become = offers.rejoin(group, member, request, now_ms, config)
+    is_repeat = become is answers.Rejoin.SEAT and not offers.note_join(group, member, asked)
+    if become is answers.Rejoin.REPEAT or is_repeat:
+        note_repeated_join(group, member.member_id, asked)
+        offers.note_told(group, member)
         yield Reply(asked.reply_to, joined(group, member, asked.request_id))
         return
     asks_as_before = _offered(member.protocols) == _offered(request.protocols)
     group.offer(member, request.protocols)
-    member.rebalance_timeout_ms = request.rebalance_timeout_ms
-    group.vitals.sessions[member.member_id].timeout_ms = request.session_timeout_ms
+    member.rebalance_timeout_ms, session.timeout_ms = request.rebalance_timeout_ms, request.session_timeout_ms
+    if become is answers.Rejoin.SEAT:
+        group.vitals.renew(session, now_ms)
+        group.subscribe_too(subscribed_topics(member.metadata(group.protocol_name)))
+        yield Reply(asked.reply_to, joined(group, member, asked.request_id))
+        return
     yield from _park_join(group, member, asked)
     cause = "leader_rejoined" if is_leader and asks_as_before else "metadata_changed"
     yield from prepare_or_try_to_complete(group, blame(member, cause, request.reason), now_ms, config)
@@ -224,7 +255,7 @@ def _replace(
     new.assignment, new.is_new = old.assignment, False
     new.fencing_token = group.next_token(now_ms, config.fencing_token_floor)
     deadline_ms = group.vitals.wait(now_ms, session.timeout_ms)
-    group.replace(old, new, Session(deadline_ms, request.session_timeout_ms))
+    offers.restart(group, old, new, Session(deadline_ms, request.session_timeout_ms))
     yield from _fence(old, asked)
     yield member_event(
         MemberFenced,
@@ -237,9 +268,12 @@ def _replace(
         fencing_token=new.fencing_token,
     )
     if group.phase is Phase.STABLE and (_offers_same_names(old, new) or vote(group) == group.protocol_name):
+        is_seated = offers.is_seated_by_joining(group, new)
+        if is_seated:
+            offers.note_join(group, new, asked)
         yield from publish_at_a_bounded_rate(group, now_ms)
         answer = _answer_without_rebalance(group, new, request)
-        if not request.supports_skipping_assignment:  # it must compute nothing, so it gets a follower's response
+        if not (request.supports_skipping_assignment or is_seated):  # it must compute nothing: a follower's response
             answer = replace(answer, leader=leader_before, members=())
         yield Reply(asked.reply_to, answer)
         return
@@ -268,7 +302,7 @@ def _answer_without_rebalance(group: Group, member: Member, request: JoinGroup) 
     It tells the leader that the assignments are known, if the leader's client supports this.
     """
     is_leader, is_planned = member.member_id == group.leader_id, group.phase is Phase.STABLE
-    skip = is_leader and is_planned and request.supports_skipping_assignment
+    skip = is_leader and is_planned and request.supports_skipping_assignment and not group.seats.awaits_plan
     return replace(joined(group, member, request.request_id), skip_assignment=skip)
 
 
@@ -286,7 +320,10 @@ def sync(group: Group, request: SyncGroup, context: Context) -> Iterator[Output]
     if answers.SYNC[group.phase] is answers.Sync.PLAN:
         group.settle_sync(member)
         group.vitals.renew(group.vitals.sessions[member.member_id], now_ms)
-        yield synced(group, member, Parked(request.request_id, request.reply_to))
+        asked = Parked(request.request_id, request.reply_to)
+        yield from offers.take_seat(group, member, asked, now_ms, context.config)
+        yield synced(group, member, asked)
+        yield from look_at_plan(group, member, request, now_ms, context.config)
         return
     yield from _park_sync(group, member, request)
     if member.member_id == group.leader_id:
@@ -323,9 +360,11 @@ def heartbeat_of_vitals(vitals: Vitals, request: Heartbeat, now_ms: int) -> Repl
 
 
 def _renewed(vitals: Vitals, request: Heartbeat, now_ms: int) -> Reply:
-    """Renew a session. The response is REBALANCE_IN_PROGRESS while joins are collected."""
+    """Renew a session. The response is REBALANCE_IN_PROGRESS while joins are collected, and to a called member."""
     vitals.renew(vitals.sessions[request.member_id], now_ms)
     error = answers.HEARTBEAT[vitals.phase]
+    if vitals.called and request.member_id in vitals.called:
+        error = ErrorCode.REBALANCE_IN_PROGRESS
     if error is ErrorCode.NONE:
         return Reply(request.reply_to, HeartbeatAnswer(request_id=request.request_id))
     return refusal(HeartbeatAnswer, request, error)

@@ -13,10 +13,13 @@ and expirePendingSync; ClassicGroup.initNextGeneration.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from msgspec import UNSET
+
 from coordinator.config import Config
 from coordinator.consumer_protocol import assigned_partitions, subscribed_topics
 from coordinator.errors import ErrorCode
-from coordinator.events import Blame, blame, event, member_event
+from coordinator.events import Blame, event, member_event
+from coordinator.flaps import End, note_end
 from coordinator.group import Delay, Group, Member, Parked
 from coordinator.group_parts import NEVER_MS
 from coordinator.hashing import java_hash
@@ -36,6 +39,14 @@ from coordinator.outputs import (
     SyncGroupAnswer,
 )
 from coordinator.phases import Cause, Phase
+from coordinator.seat_parts import NO_PARTITIONS
+from coordinator.seating import (
+    broken_freeze,
+    end_quarantine_of_the_last,
+    has_plain_assignments,
+    note_requests,
+    note_sync,
+)
 
 # -- the join round ----------------------------------------------------------------------------------------------------
 
@@ -44,9 +55,13 @@ def prepare(group: Group, behind: Blame, now_ms: int, config: Config) -> Iterato
     """Start a join round: all members must join again within the longest rebalance timeout of the members.
 
     A rebalance of an Empty group waits for the initial delay instead, so that members that start together share one
-    generation.
+    generation. It pays all debts of policies.
     """
     group.open_round(now_ms)
+    yield from end_quarantine_of_the_last(group, now_ms)
+    yield from broken_freeze(group, behind, now_ms, config)
+    held_since_ms = group.seats.since_ms
+    group.end_hold()
     if group.phase is Phase.COMPLETING:
         for member in group.members.values():
             member.assignment = b""
@@ -69,29 +84,30 @@ def prepare(group: Group, behind: Blame, now_ms: int, config: Config) -> Iterato
         reason=behind.reason,
         members=len(group.members),
         joins_until_ms=group.vitals.joins_ms,
+        held_ms=UNSET if held_since_ms in (None, now_ms) else now_ms - held_since_ms,
     )
     yield from _notices(group)
     if is_initial:
         group.delay = Delay(wait_ms, max(group.rebalance_timeout_ms - wait_ms, 0))
     elif group.everybody_joined:
-        yield from complete(group, now_ms)
+        yield from complete(group, now_ms, config)
 
 
 def prepare_or_try_to_complete(group: Group, behind: Blame, now_ms: int, config: Config) -> Iterator[Output]:
     """Start a rebalance. If the group collects joins already, end the join round if no join is missing."""
     if group.phase is Phase.PREPARING:
-        yield from try_to_complete(group, now_ms)
+        yield from try_to_complete(group, now_ms, config)
     else:
         yield from prepare(group, behind, now_ms, config)
 
 
-def try_to_complete(group: Group, now_ms: int) -> Iterator[Output]:
+def try_to_complete(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
     """End the join round if no join is missing. The initial delay is never cut short."""
     if group.phase is Phase.PREPARING and group.delay is None and group.everybody_joined:
-        yield from complete(group, now_ms)
+        yield from complete(group, now_ms, config)
 
 
-def joins_due(group: Group, now_ms: int) -> Iterator[Output]:
+def joins_due(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
     """End the join round at its deadline, or extend the initial delay if a member joined during it."""
     delay = group.delay
     if delay and group.newcomers and delay.remaining_ms:
@@ -100,39 +116,44 @@ def joins_due(group: Group, now_ms: int) -> Iterator[Output]:
         group.delay = Delay(next_ms, max(delay.remaining_ms - delay.delay_ms, 0))
         group.vitals.joins_ms = group.vitals.wait(now_ms, next_ms)
         return
-    yield from complete(group, now_ms)
+    yield from complete(group, now_ms, config)
 
 
-def complete(group: Group, now_ms: int) -> Iterator[Output]:
+def complete(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
     """Start the next generation with the members that have joined, and drop dynamic members that have not.
 
     Static members stay, because they may only be restarting. If no member has joined and only static ones are left, no
-    generation starts, and the wait begins once more.
+    generation starts, and the wait begins once more. Members in quarantine are no part of the generation, unless no
+    other member is left.
     """
     vitals = group.vitals
     vitals.joins_ms, vitals.extended, group.delay = NEVER_MS, False, None
     for member in [m for m in group.members.values() if not m.awaiting_join and not m.is_static]:
+        note_end(group, member, End.OVERDUE, now_ms, config)
         yield from drop(group, member, "joins_overdue", now_ms)
+    yield from end_quarantine_of_the_last(group, now_ms)
     if not group.members:
         yield from _become_empty(group, now_ms)
         return
-    if not group.joins_parked:
+    present = [m.member_id for m in group.visible if m.awaiting_join]
+    if not present:
         wait_ms = group.rebalance_timeout_ms or _shortest_session_ms(group)
         vitals.joins_ms = vitals.wait(now_ms, max(wait_ms, JOINS_AGAIN_MS_MIN))
         return
-    if not group.members[group.leader_id or ""].awaiting_join:
-        group.leader_id = next(m.member_id for m in group.members.values() if m.awaiting_join)
+    if not group.members[group.leader_id or ""].awaiting_join or group.leader_id in group.seats.hidden:
+        group.leader_id = present[0]
     vitals.generation_id += 1
     group.protocol_name = vote(group)
-    group.subscribed_topics = subscribed(group)
+    group.subscribed_topics, group.seats.topics = subscribed(group), {}
+    note_requests(group, config)
     group.move(Cause.JOINS_COMPLETE, now_ms)
     assert group.round is not None, "joins are collected in a round"
     group.round.joined_ms = now_ms
     for member in group.members.values():
         yield from answer_join(group, member)
         vitals.renew(vitals.sessions[member.member_id], now_ms)
-        member.is_new, member.owes_sync = False, True
-    group.syncs_owed = len(group.members)
+        member.is_new, member.owes_sync = False, member.member_id not in group.seats.hidden
+    group.syncs_owed = len(group.members) - len(group.seats.hidden)
     vitals.syncs_ms = vitals.wait(now_ms, group.rebalance_timeout_ms)
 
 
@@ -196,10 +217,11 @@ def subscribed(group: Group) -> tuple[str, ...] | None:
 def install(group: Group, plan: Mapping[str, bytes], now_ms: int, config: Config) -> Iterator[Output]:
     """Install the leader's assignments, and answer the parked syncs. Later syncs are answered as they come.
 
-    A member without an entry gets an empty assignment. Entries for unknown member ids are ignored. All members get one
-    fencing token, which is above that of every earlier generation.
+    A member without an entry gets an empty assignment, and a member in quarantine one without partitions. Entries for
+    unknown member ids are ignored. All members get one fencing token, which is above that of every earlier generation.
     """
     token = group.next_token(now_ms, config.fencing_token_floor)
+    plan = {**plan, **dict.fromkeys(group.seats.hidden, NO_PARTITIONS)} if group.seats.hidden else plan
     group.assigned_bytes = 0
     for member in group.members.values():
         member.assignment, member.fencing_token = plan.get(member.member_id, b""), token
@@ -225,7 +247,10 @@ def install(group: Group, plan: Mapping[str, bytes], now_ms: int, config: Config
         gone=tuple(m for m in ended.before if m not in group.members),
         fencing_token=token,
     )
-    if handovers := _handovers(group, ended.before):
+    handovers = _handovers(group, ended.before)
+    is_unfinished = any(h.after is None and h.before in group.members for h in handovers)
+    group.seats.is_unfinished = is_unfinished and has_plain_assignments(group, config)
+    if handovers:
         yield event(AssignmentChanged, group, now_ms, handovers=handovers)
 
 
@@ -248,14 +273,6 @@ def _owners(assignments: Mapping[str, bytes]) -> dict[tuple[str, int], str]:
     }
 
 
-def syncs_due(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
-    """Drop the members that joined and never sent their sync, and rebalance without them."""
-    overdue = [m for m in group.members.values() if m.owes_sync]
-    for member in overdue:
-        yield from drop(group, member, "syncs_overdue", now_ms)
-    yield from prepare(group, blame(overdue[0], "sync_overdue"), now_ms, config)
-
-
 # -- members' parked requests ------------------------------------------------------------------------------------------
 
 
@@ -272,8 +289,7 @@ def joined(group: Group, member: Member, request_id: str) -> JoinGroupAnswer:
     everyone: tuple[JoinedMember, ...] = ()
     if member.member_id == group.leader_id:
         everyone = tuple(
-            JoinedMember(m.member_id, m.group_instance_id, m.metadata(group.protocol_name))
-            for m in group.members.values()
+            JoinedMember(m.member_id, m.group_instance_id, m.metadata(group.protocol_name)) for m in group.visible
         )
     return JoinGroupAnswer(
         request_id=request_id,
@@ -297,6 +313,7 @@ def answer_sync(group: Group, member: Member, now_ms: int, error: ErrorCode = Er
     parked, member.awaiting_sync = member.awaiting_sync, None
     if parked:
         group.vitals.renew(group.vitals.sessions[member.member_id], now_ms)
+        note_sync(group, member.member_id, parked)
         yield synced(group, member, parked) if error is ErrorCode.NONE else refuse_sync(parked, error)
 
 
@@ -317,17 +334,26 @@ def refuse_sync(parked: Parked, error: ErrorCode) -> Reply:
     return Reply(parked.reply_to, SyncGroupAnswer(request_id=parked.request_id, error=error.name, code=error.number))
 
 
-def drop(
-    group: Group, member: Member, why: str, now_ms: int, *, silence_ms: int | None = None, reason: str | None = None
-) -> Iterator[Output]:
+def drop(group: Group, member: Member, why: str, now_ms: int, *, reason: str | None = None) -> Iterator[Output]:
     """Remove a member that did not leave by itself; its parked requests are answered UNKNOWN_MEMBER_ID."""
-    yield from let_go(group, member, now_ms)
-    yield member_event(MemberExpired, group, member, now_ms, why=why, silence_ms=silence_ms, reason=reason)
+    group.open_round(now_ms)
+    yield from let_go(group, member)
+    yield expired(group, member, why, now_ms, reason=reason)
 
 
-def let_go(group: Group, member: Member, now_ms: int) -> Iterator[Output]:
-    """Remove a member and answer its parked requests. The caller then updates the group for the other members."""
-    group.remove(member, now_ms)
+def expired(
+    group: Group, member: Member, why: str, now_ms: int, *, silence_ms: int | None = None, reason: str | None = None
+) -> MemberExpired:
+    """Make the event of a member that was removed and did not leave by itself."""
+    return member_event(MemberExpired, group, member, now_ms, why=why, silence_ms=silence_ms, reason=reason)
+
+
+def let_go(group: Group, member: Member) -> Iterator[Output]:
+    """Remove a member and answer its parked requests. The caller then updates the group for the other members.
+
+    If a rebalance has to follow, its caller has opened the round before.
+    """
+    group.remove(member)
     if member.awaiting_join:
         yield refuse_join(member.awaiting_join, ErrorCode.UNKNOWN_MEMBER_ID)
     if member.awaiting_sync:

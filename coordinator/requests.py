@@ -14,6 +14,7 @@ from coordinator import limits
 from coordinator.access import Operation, Resource, Rules, Time
 from coordinator.base_request import BaseRequest, Id, Int32, Int64, Name, Reason, TopicId
 from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics, TopicFact
+from coordinator.policies import Entries
 
 
 class Protocol(Struct, frozen=True, forbid_unknown_fields=True):
@@ -290,6 +291,25 @@ class CheckAccess(BaseRequest, frozen=True, kw_only=True, tag="check_access"):
     actions: Annotated[tuple[Action, ...], Meta(max_length=limits.ACTIONS_MAX)]
 
 
+class SetPolicies(BaseRequest, frozen=True, kw_only=True, tag="set_policies"):
+    """Replace the policies of one shard. The record's partition selects the shard.
+
+    Args:
+        made_ms: When the policies were made, Unix milliseconds; policies that are older than the present ones are
+            refused.
+    """
+
+    group_id: str = ""
+    made_ms: Time
+    policies: Entries
+
+
+class DescribePolicies(BaseRequest, frozen=True, kw_only=True, tag="describe_policies"):
+    """Request the policies of one shard; the record's partition selects the shard."""
+
+    group_id: str = ""
+
+
 Request = (
     JoinGroup
     | SyncGroup
@@ -309,6 +329,8 @@ Request = (
     | SetAccess
     | DescribeAccess
     | CheckAccess
+    | SetPolicies
+    | DescribePolicies
     | ConsumerGroupHeartbeat
     | GroupTopics
     | ConsumerGroupDescribe

@@ -16,22 +16,18 @@ from msgspec.structs import replace
 
 from coordinator import checks, clock, codec
 from coordinator.budget import Budget, answer_bytes
-from coordinator.clock import Times
-from coordinator.codec import Kept
-from coordinator.config import Config
 from coordinator.consumer.classics import must_downgrade
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_kinds import CONSUMER_KINDS
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.context import Context
 from coordinator.converting import convert, downgrade, found
+from coordinator.describe import publishing
 from coordinator.errors import ErrorCode
 from coordinator.events import clock_ahead
 from coordinator.group import Group
-from coordinator.group_parts import NEVER_MS, PLACE_END, GroupVitals
-from coordinator.group_store import GroupStore
+from coordinator.group_parts import PLACE_END
 from coordinator.group_types import answer_of_vitals, timers_of, with_published
-from coordinator.guard import KeptRules
 from coordinator.hashing import shard_of
 from coordinator.kind import Kind, Subject
 from coordinator.kinds import KINDS
@@ -39,46 +35,13 @@ from coordinator.outputs import Output
 from coordinator.phases import Phase
 from coordinator.refusals import reject
 from coordinator.requests import Heartbeat, JoinGroup, Received, Unreadable, Wake
-from coordinator.rosters import Rosters
+from coordinator.seats.debts import reconsider
+from coordinator.shard_state import ShardState
 from coordinator.transactions import Settling
 
 
-class Shard:
-    """The groups of one partition of the request topic.
-
-    Args:
-        partition: The number of the partition.
-        partitions: The number of partitions of the topic.
-        secret: The secret from which member ids are derived, 16 to 64 bytes; the same for the life of the state.
-        state: The bytes that `to_bytes` returned earlier.
-        rosters: A cache that outlives the shard; without one the shard makes its own.
-
-    Raises:
-        CorruptState: `state` cannot be trusted.
-    """
-
-    def __init__(
-        self,
-        partition: int,
-        partitions: int,
-        secret: bytes,
-        config: Config,
-        state: bytes | None = None,
-        rosters: Rosters | None = None,
-    ) -> None:
-        self._partition, self._partitions, self._secret, self._config = partition, partitions, secret, config
-        kept = codec.decode_shard(state) if state is not None else Kept()
-        rosters = Rosters() if rosters is None else rosters
-        self._groups = GroupStore(kept.groups, kept.removed_groups, kept.pending, rosters)
-        self._settled_before, self._transactions_topic_id = kept.settled_before, kept.transactions_topic_id
-        self._rules = KeptRules(config, kept.access)
-        self._clock, self._allowance = kept.clock, kept.allowance
-        self.deferred: list[Received] = []
-        """The requests that the latest step has deferred. The log of the next step must begin with them."""
-
-        self._times = Times(0, 0, 0, 0, 0, 0)
-        self._budget = Budget()
-        self._waiting = set[str]()  # groups with requests that this step has deferred
+class Shard(ShardState):
+    """A shard and what it does with requests and deadlines."""
 
     def step(self, log: Sequence[Received], now_ms: int) -> list[Output]:
         """Handle one batch.
@@ -100,7 +63,8 @@ class Shard:
 
     def _read(self, log: Sequence[Received]) -> list[Output]:
         """Handle the requests of one batch."""
-        budget, groups, rules, slack_ms = self._budget, self._groups, self._rules, self._config.clock_slack_ms
+        budget, groups, rules = self._budget, self._groups, self._rules
+        slack_ms, late_notice_ms = self._config.clock_slack_ms, self._config.late_notice_ms
         now_ms, earliest_ms, latest_ms = self._times.now_ms, self._times.earliest_ms, self._times.latest_ms
         touched = groups.vitals
         outputs, ahead = list[Output](), list[Received]()
@@ -127,7 +91,7 @@ class Shard:
                     at_ms = received.at_ms if received.at_ms > vitals.now_ms else vitals.now_ms
                     if vitals.earliest_ms > at_ms:
                         vitals.now_ms = at_ms
-                        self._note_lateness(vitals, now_ms)
+                        vitals.note_lateness(now_ms, late_notice_ms)
                         if (reply := answer_of_vitals(vitals, request, at_ms, self._config)) is not None:
                             outputs.append(reply)
                             continue
@@ -136,59 +100,6 @@ class Shard:
         if ahead:
             outputs.append(clock_ahead(self._partition, ahead, latest_ms))
         return outputs
-
-    @property
-    def due_in_ms(self) -> int | None:
-        """The time from the latest step to the next change by time alone, in milliseconds; sometimes less than that.
-
-        Deferred requests are due at once. None if the shard waits for nothing.
-        """
-        if self.deferred:
-            return 0
-        deadline_ms = self.next_deadline_ms
-        return None if deadline_ms is None else max(deadline_ms - self._times.horizon_now_ms, 0)
-
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """The next time at which time alone may change a group: never later than the change, sometimes earlier."""
-        deadline_ms = self._groups.next_deadline_ms
-        return deadline_ms if deadline_ms < NEVER_MS else None
-
-    @property
-    def is_blank(self) -> bool:
-        """True if the shard keeps no group, no removed group, no rule and no place of a transaction."""
-        return not (self._groups.stored or self._groups.removed_groups or self._rules.written or self._settled_before)
-
-    @property
-    def settled(self) -> tuple[str, int]:
-        """The id of the transactions topic, and the place in it before which all transactions are settled."""
-        return self._transactions_topic_id, self._settled_before
-
-    @property
-    def group_ids(self) -> tuple[str, ...]:
-        return tuple(self._groups.stored)
-
-    @property
-    def members(self) -> int:
-        """The number of members of all groups together."""
-        return sum(stored.members for stored in self._groups.stored.values())
-
-    def group(self, group_id: str) -> Group | None:
-        """Return a copy of one classic group, for tests and tools."""
-        group = self._groups.copy_of(group_id)
-        return group if isinstance(group, Group) else None
-
-    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """Return a copy of one group of the consumer protocol, for tests and tools."""
-        group = self._groups.copy_of(group_id)
-        return group if isinstance(group, ConsumerGroup) else None
-
-    def to_bytes(self) -> bytes:
-        """Return the shard as bytes, for the argument `state` of another `Shard`."""
-        groups, rules = self._groups, self._rules.written
-        places = self._settled_before, groups.pending, self._transactions_topic_id
-        kept = Kept(groups.stored, groups.removed_groups, rules, self._clock, self._allowance, *places)
-        return codec.encode_shard(kept)
 
     # -- the bounds of a step ------------------------------------------------------------------------------------------
 
@@ -242,15 +153,14 @@ class Shard:
     def _take_for_group(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a request to one group, after the group's deadlines up to the time of the request."""
         request: Any = received.request
-        group_id, now_ms = request.group_id, self._times.now_ms
+        group_id = request.group_id
         if group_id in self._groups.stored:
-            yield from self._advance(group_id, received.at_ms, now_ms)
+            yield from self._advance(group_id, received.at_ms, self._times.now_ms)
         group = yield from self._group_for(kind, received)
         if group is None:
             return
         kind = CONSUMER_KINDS[type(request)] if isinstance(group, ConsumerGroup) else kind
-        at_ms = group.vitals.now_ms = max(received.at_ms, group.vitals.now_ms)
-        self._note_lateness(group.vitals, now_ms)
+        at_ms = self._begin(group, received)
         if (refused := kind.refuse_costly(group, request, group.allowance, at_ms)) is not None:
             yield refused
             return
@@ -281,8 +191,7 @@ class Shard:
         elif kind.founds in (None, group.type) or not self._founds(kind, received):
             return group
         else:
-            at_ms = group.vitals.now_ms = max(received.at_ms, group.vitals.now_ms)
-            self._note_lateness(group.vitals, self._times.now_ms)
+            at_ms = self._begin(group, received)
             group = yield from convert(group, request, at_ms, self._config)
         if group is not None:
             self._groups.put(group)
@@ -330,6 +239,21 @@ class Shard:
         """Handle a request to the access rules."""
         yield from self._handle(kind, self._rules, received, received.at_ms)
 
+    def _take_for_policies(self, kind: Kind, received: Received) -> Iterator[Output]:
+        """Handle a request to the policies, after the deadlines of all groups up to the time of the request."""
+        for group_id in self._groups.due_by(received.at_ms):
+            if group_id not in self._waiting:
+                yield from self._advance(group_id, received.at_ms, self._times.now_ms)
+        before = self._policies.written
+        yield from self._handle(kind, self._policies, received, received.at_ms)
+        if self._policies.written != before:
+            for group_id in self._groups.held():
+                group = self._groups.open(group_id)
+                assert isinstance(group, Group), "only classic groups are held"
+                at_ms, config = self._begin(group, received), self._policies.config_of(group_id)
+                yield from publishing(group, reconsider(group, at_ms, config))
+                yield from self._advance(group_id, at_ms, noticed_ms=at_ms)
+
     def _handle(self, kind: Kind, subject: Any, received: Received, at_ms: int) -> Iterator[Output]:
         """Check a request, and call its handler or refuse it."""
         request: Any = received.request
@@ -346,14 +270,17 @@ class Shard:
     def _context(self, received: Received, at_ms: int) -> Context:
         request: Any = received.request
         absent_ms = self._groups.not_before_ms(request.group_id) or self._times.floor_ms
-        partition, offset = self._partition, received.offset
-        return Context(at_ms, self._config, partition, offset, self._secret, absent_ms, self._settled_before)
+        config, partition, offset = self._policies.config_of(request.group_id), self._partition, received.offset
+        return Context(at_ms, config, partition, offset, self._secret, absent_ms, self._settled_before)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
-    def _note_lateness(self, vitals: GroupVitals, now_ms: int) -> None:
-        if now_ms - vitals.now_ms > self._config.late_notice_ms or vitals.back_ms > now_ms:
-            vitals.back_ms = now_ms  # the coordinator was unavailable, or a clock was wrong
+    def _begin(self, group: Group | ConsumerGroup, received: Received) -> int:
+        """Set a group's time to that of a request, and return it."""
+        vitals = group.vitals
+        vitals.now_ms = max(received.at_ms, vitals.now_ms)
+        vitals.note_lateness(self._times.now_ms, self._config.late_notice_ms)
+        return vitals.now_ms
 
     def _pass_time(self) -> Iterator[Output]:
         """Fire the deadlines of groups whose requests are all handled, until the budget is used up."""
@@ -373,7 +300,7 @@ class Shard:
         group = self._groups.open(group_id)
         assert group is not None, "a group with vitals exists"
         until_ms, epoch = max(until_ms, vitals.now_ms), group.generation_id
-        yield from timers_of(group).advance(group, until_ms, noticed_ms, self._config)
+        yield from timers_of(group).advance(group, until_ms, noticed_ms, self._policies.config_of(group_id))
         if (yield from self._conclude(group, has_lost_consumer=group.generation_id > epoch)):
             yield from self._advance(group_id, until_ms, noticed_ms)
 
@@ -393,6 +320,7 @@ _BY_SUBJECT: dict[Subject, Callable[[Shard, Kind, Received], Iterator[Output]]] 
     Subject.GROUPS: Shard._take_for_groups,
     Subject.TRANSACTIONS: Shard._take_for_transactions,
     Subject.RULES: Shard._take_for_rules,
+    Subject.POLICIES: Shard._take_for_policies,
 }
 
 

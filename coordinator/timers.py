@@ -58,6 +58,8 @@ class Timers(Struct, Generic[G], frozen=True):
             queue = sorted(d for d in self.deadlines(group) if d.at_ms <= until_ms)
             vitals.earliest_ms = NEVER_MS
             for due in queue:
+                if vitals.earliest_ms <= due.at_ms:
+                    break  # a new deadline may come first: start again
                 if due.at_ms != self.armed_ms(group, due):
                     continue  # an earlier deadline has settled or moved this one
                 vitals.now_ms = max(vitals.now_ms, due.at_ms)
@@ -68,7 +70,5 @@ class Timers(Struct, Generic[G], frozen=True):
                 if self.is_over(group, config):
                     vitals.earliest_ms = until_ms
                     return
-                if vitals.earliest_ms <= until_ms:
-                    break  # a new deadline is due as well: start again
             else:
                 vitals.earliest_ms = min(d.at_ms for d in self.deadlines(group))

@@ -18,9 +18,11 @@
     ├── NoCheckpoint        The checkpoint does not exist, or holds no finished batch
     ├── CheckpointMismatch  The checkpoint belongs to another query or to other settings
     ├── InUse               A coordinator runs on the checkpoint, or a command changes it
+    │ streaming.administration.policy_files
+    ├── BadPolicies         The file contains no valid policies
     │ streaming.administration.rules
     ├── BadRules            The text contains no valid rules
-    ├── RulesRefused        The coordinator refused to set the rules, or to show them
+    ├── RulesRefused        The brokers refused to show their rules
     │ streaming.cli.changing
     ├── NotConfirmed        The change was not confirmed
     ├── Ambiguous           A name means several members
@@ -61,7 +63,9 @@
     │ streaming.query.outdated
     ├── CheckpointOutdated  Another checkpoint was in use after this one
     │ streaming.query.replan
-    └── NothingPlanned      The checkpoint has no planned batch that is not finished
+    ├── NothingPlanned      The checkpoint has no planned batch that is not finished
+    │ streaming.trial.trying
+    └── TrialDiffers        The recorded requests do not give the recorded rebalances once more
 
 An error that one module raises may be defined there; an error that several modules raise is defined here. Errors in the
 coordinator's responses to a consumer are raised as kafka-python's `kafka.errors`.

@@ -1,18 +1,18 @@
 """Records of the events topic: changes of a group or of a shard, with their reasons."""
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
-
-class Event(Struct, frozen=True, kw_only=True, tag_field="event"):
-    """The fields of every event.
-
-    `version` counts all records and events that the group publishes, without a gap; null for an event without a group.
-    """
-
-    group_id: str | None
-    version: int | None
-    at_ms: int
-    generation_id: int | None
+from coordinator.outputs.base_events import Event, MemberEvent
+from coordinator.outputs.policy_events import (
+    FreezeBegun,
+    FreezeBroken,
+    MemberQuarantined,
+    PolicySet,
+    QuarantineEnded,
+    RebalanceHeld,
+    SeatTaken,
+    SeatVacated,
+)
 
 
 class RebalanceStarted(Event, frozen=True, kw_only=True, tag="rebalance_started"):
@@ -20,6 +20,8 @@ class RebalanceStarted(Event, frozen=True, kw_only=True, tag="rebalance_started"
 
     In a classic group the joins of all members are awaited, until `joins_until_ms`. In a group of the consumer protocol
     the group epoch was raised, and `joins_until_ms` is the time of the event.
+
+    `held_ms` is how long a policy has held the rebalance, from its first cause on; it is left out if none has.
     """
 
     cause: str
@@ -29,6 +31,7 @@ class RebalanceStarted(Event, frozen=True, kw_only=True, tag="rebalance_started"
     reason: str | None
     members: int
     joins_until_ms: int
+    held_ms: int | UnsetType = UNSET
 
 
 class RebalanceCompleted(Event, frozen=True, kw_only=True, tag="rebalance_completed"):
@@ -68,15 +71,6 @@ class AssignmentChanged(Event, frozen=True, kw_only=True, tag="assignment_change
     """The old and the new owner of each partition that changed its owner."""
 
     handovers: tuple[Handover, ...]
-
-
-class MemberEvent(Event, frozen=True, kw_only=True):
-    """An event of one member."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
 
 
 class MemberJoined(MemberEvent, frozen=True, kw_only=True, tag="member_joined"):
@@ -289,5 +283,13 @@ AnyEvent = (
     | ClockAhead
     | AccessDenied
     | AccessChanged
+    | RebalanceHeld
+    | SeatVacated
+    | SeatTaken
+    | MemberQuarantined
+    | QuarantineEnded
+    | FreezeBegun
+    | FreezeBroken
+    | PolicySet
     | Oversized
 )

@@ -12,6 +12,9 @@ class GroupMember(Struct, frozen=True, kw_only=True):
     members of groups of the consumer protocol have the fields after it: `assigned` may be used, `revoking` has to be
     given up, and `target` is the member's part of the target assignment. Its `state` is stable, unrevoked or
     unreleased.
+
+    A policy gives a member a `standing`: `standing_by` (it has no partitions yet), `called` (it has to join again for
+    more of them) or `quarantined`.
     """
 
     member_id: str
@@ -31,12 +34,34 @@ class GroupMember(Struct, frozen=True, kw_only=True):
     regex: str | UnsetType = UNSET
     revoking: dict[str, list[int]] | UnsetType = UNSET
     target: dict[str, list[int]] | UnsetType = UNSET
+    standing: str | UnsetType = UNSET
+
+
+class Hold(Struct, frozen=True, kw_only=True):
+    """The effect of policies on a group. It is left out of the group's record if they have none.
+
+    Args:
+        since_ms: When the first cause of the rebalance that is held came; null if none is held.
+        until_ms: When the rebalance begins, unless its causes are gone before that; null if none is held.
+        frozen_until_ms: The end of the freeze that holds rebalances; null if none does.
+        vacant: The number of assignments of members that are gone.
+        standing_by: The number of newcomers that have no partitions yet.
+        quarantined: The number of members in quarantine.
+    """
+
+    since_ms: int | None
+    until_ms: int | None
+    frozen_until_ms: int | None
+    vacant: int
+    standing_by: int
+    quarantined: int
 
 
 class GroupRecord(Struct, frozen=True, kw_only=True):
     """A group as of its latest published change. Key: `["group", group_id]`.
 
-    A classic group is published when its phase or its generation changes, and when a static member restarts. A group of
+    A classic group is published when its phase or its generation changes, when a static member restarts, and when a
+    policy seats a newcomer, keeps the assignment of a member that is gone, or gives it to another one. A group of
     the consumer protocol is published when an epoch, a member, its partitions or its target changes; a large one at a
     bounded rate.
 
@@ -56,6 +81,7 @@ class GroupRecord(Struct, frozen=True, kw_only=True):
     version: int
     type: str | UnsetType = UNSET
     assignment_epoch: int | UnsetType = UNSET
+    hold: Hold | UnsetType = UNSET
 
 
 class OffsetRecord(Struct, frozen=True, kw_only=True):

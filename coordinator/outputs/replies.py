@@ -6,7 +6,9 @@ from msgspec import UNSET, Struct, UnsetType
 
 from coordinator.access import Rule
 from coordinator.errors import ErrorCode
+from coordinator.outputs.described import DescribedHold, PolicyName
 from coordinator.phases import Phase
+from coordinator.policies import Policy
 
 
 class Answer(Struct, frozen=True, kw_only=True, tag_field="kind"):
@@ -141,7 +143,10 @@ class DescribedMember(Struct, frozen=True):
 
 
 class DescribeGroupAnswer(Answer, frozen=True, kw_only=True, tag="describe_group"):
-    """A group as it is now: `awaited` are the members it waits for, `deadline_ms` is when it stops waiting."""
+    """A group as it is now: `awaited` are the members it waits for, `deadline_ms` is when it stops waiting.
+
+    `policy` names the policy entry in force, and `hold` is the effect of policies; both are left out if there is none.
+    """
 
     group_id: str
     state: Phase = Phase.DEAD
@@ -154,6 +159,8 @@ class DescribeGroupAnswer(Answer, frozen=True, kw_only=True, tag="describe_group
     members: tuple[DescribedMember, ...] = ()
     awaited: tuple[str, ...] = ()
     deadline_ms: int | None = None
+    policy: PolicyName | UnsetType = UNSET
+    hold: DescribedHold | UnsetType = UNSET
 
 
 class ListedGroup(Struct, frozen=True):
@@ -226,6 +233,19 @@ class CheckAccessAnswer(Answer, frozen=True, kw_only=True, tag="check_access"):
     """The result for each action, in the order requested: true if the client may perform it."""
 
     allowed: tuple[bool, ...] = ()
+
+
+class SetPoliciesAnswer(Answer, frozen=True, kw_only=True, tag="set_policies"):
+    """The time at which the shard's present policies were made."""
+
+    made_ms: int = 0
+
+
+class DescribePoliciesAnswer(Answer, frozen=True, kw_only=True, tag="describe_policies"):
+    """The policies that the shard keeps, and the time at which they were made; 0 if none were ever set."""
+
+    made_ms: int = 0
+    policies: tuple[Policy, ...] = ()
 
 
 class AssignedTopic(Struct, frozen=True):
@@ -334,6 +354,8 @@ AnyAnswer = (
     | SetAccessAnswer
     | DescribeAccessAnswer
     | CheckAccessAnswer
+    | SetPoliciesAnswer
+    | DescribePoliciesAnswer
     | ErrorAnswer
     | RebalanceNotice
     | ConsumerGroupHeartbeatAnswer

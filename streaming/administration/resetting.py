@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from streaming.errors import BadReset, NotFound
 from streaming.views.fields import PartitionKey
-from streaming.views.words import escape
+from streaming.views.text import escape
 
 
 class Bounds(NamedTuple):

@@ -22,11 +22,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from coordinator.access import Access, Operation, Pattern, Permission, Resource, Rule, Rules
-from coordinator.errors import ErrorCode
 from coordinator.limits import NAME_CHARS_MAX, RULES_MAX
-from coordinator.outputs import AnyAnswer, DescribeAccessAnswer
-from coordinator.requests import DescribeAccess, Request, SetAccess
-from streaming.client.transport import COMMAND_WAIT_S, Transport
+from coordinator.outputs import DescribeAccessAnswer
+from coordinator.requests import DescribeAccess, SetAccess
+from streaming.administration.shards import ask_every_shard
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, Exit, UserError
 from streaming.kafka.clients import admin
@@ -50,7 +49,7 @@ class BadRules(UserError):
 
 
 class RulesRefused(UserError):
-    """The coordinator refused to set the rules, or to show them."""
+    """The brokers refused to show their rules."""
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -152,42 +151,24 @@ def set_rules(settings: Settings, rules: tuple[Rule, ...]) -> int:
     """Set these rules in every shard, and return the number of shards.
 
     Raises:
-        RulesRefused: Not all shards have accepted the rules.
+        RequestRefused: Not all shards have accepted the rules.
         UserError: Not all shards have answered.
     """
     now_ms = unix_ms()
     request = SetAccess(request_id="", reply_to="", client_id="coordinator-access", made_ms=now_ms, rules=rules)
-    return len(_ask(settings, request))
+    return len(ask_every_shard(settings, request, "rules"))
 
 
 def shown_rules(settings: Settings) -> list[Access]:
     """Return the rules of every shard. They are equal, unless some shards have not received the latest rules yet.
 
     Raises:
-        RulesRefused: The shards refuse to show them.
+        RequestRefused: The shards refuse to show them.
         UserError: Not all shards have answered.
     """
-    answers = _ask(settings, DescribeAccess(request_id="", reply_to="", client_id="coordinator-access"))
+    request = DescribeAccess(request_id="", reply_to="", client_id="coordinator-access")
+    answers = ask_every_shard(settings, request, "rules")
     return [Access(a.made_ms, a.rules) for a in answers if isinstance(a, DescribeAccessAnswer)]
-
-
-def _ask(settings: Settings, request: Request) -> list[AnyAnswer]:
-    with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer()) as transport:
-        answers = transport.ask_every_shard(request, COMMAND_WAIT_S)
-    if refused := next((answer for answer in answers if answer.code), None):
-        raise RulesRefused(_why(settings, refused))
-    return answers
-
-
-def _why(settings: Settings, answer: AnyAnswer) -> str:
-    said = f": {answer.error_message}" if isinstance(answer.error_message, str) else ""
-    who = settings.asking_as(settings.sasl_username)
-    if answer.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED.number:
-        return (
-            f"The coordinator does not allow {who} to show or set rules{said or ''}. Sign with its access_key_file,"
-            f" and add {who} to its super_users."
-        )
-    return f"The coordinator did not accept the rules ({answer.error}{said})."
 
 
 def keep_in_step(

@@ -25,7 +25,7 @@ from streaming.config.settings import Settings
 from streaming.errors import NotFound, RequestRefused
 from streaming.views.fields import PartitionKey
 from streaming.views.lag import EndOffsets
-from streaming.views.words import escape
+from streaming.views.text import escape
 
 CLIENT_ID = "coordinator-cli"
 AT_ONCE = 1_000

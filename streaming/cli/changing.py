@@ -16,7 +16,7 @@ from streaming.config.settings import Settings
 from streaming.errors import Exit, NotFound, RequestRefused, UserError
 from streaming.views import GroupView
 from streaming.views.fields import PartitionKey
-from streaming.views.words import brief, escape
+from streaming.views.text import brief, escape
 
 
 class NotConfirmed(UserError):

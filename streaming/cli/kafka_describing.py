@@ -19,7 +19,7 @@ from streaming.kafka.clients import ANSWER_WAIT_S, admin
 from streaming.views import answers
 from streaming.views.fields import known
 from streaming.views.rows import MemberRow, OffsetRow
-from streaming.views.words import escape
+from streaming.views.text import escape
 
 
 def _say_state(group: Any) -> None:

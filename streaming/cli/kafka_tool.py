@@ -20,7 +20,7 @@ from streaming.cli.times import read_ago, read_time
 from streaming.config.settings import Settings
 from streaming.errors import Exit, NotFound, RequestRefused
 from streaming.moments import unix_ms
-from streaming.views.words import escape
+from streaming.views.text import escape
 
 _EXCEPTIONS = {
     "GROUP_ID_NOT_FOUND": "GroupIdNotFoundException",

@@ -7,7 +7,7 @@ from streaming.cli.output import Column
 from streaming.views import GroupView, answers
 from streaming.views.lag import Ends
 from streaming.views.rows import MemberRow, OffsetRow
-from streaming.views.words import by_topic
+from streaming.views.text import by_topic
 
 
 class PartitionLine(NamedTuple):
@@ -89,6 +89,7 @@ MEMBERS = (
     Column("ASSIGNMENT", lambda line: assignment(line.row.assigned), is_chosen=True),
     Column("REVOKING", lambda line: assignment(line.row.revoking), is_chosen=True, is_optional=True),
     Column("TARGET", lambda line: assignment(line.row.target), is_chosen=True, is_optional=True),
+    Column("STANDING", lambda line: line.row.standing, is_optional=True),
     Column("EPOCH", lambda line: line.row.member_epoch, is_number=True, is_optional=True),
     Column("STATE", lambda line: line.row.state, is_optional=True),
     Column("SUBSCRIBED", lambda line: subscription(line.row), is_chosen=True, is_optional=True),

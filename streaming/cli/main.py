@@ -26,6 +26,7 @@ from streaming.cli.options import (
     ReplicationFactor,
     TopicPrefix,
 )
+from streaming.cli.policy import app as policy
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
 from streaming.kafka.rights import Role, commands
@@ -43,6 +44,7 @@ app = typer.Typer(
 
 app.add_typer(access)
 app.add_typer(groups)
+app.add_typer(policy)
 app.command()(export)
 
 

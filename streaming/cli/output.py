@@ -16,7 +16,7 @@ import msgspec
 
 from streaming.cli.times import instant, moment
 from streaming.logs import fit_for_a_terminal
-from streaming.views.words import escape
+from streaming.views.text import escape
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -27,7 +27,7 @@ from streaming.logs import tell
 from streaming.moments import unix_ms
 from streaming.views import GroupView
 from streaming.views.fields import PartitionKey
-from streaming.views.words import escape
+from streaming.views.text import escape
 
 
 class Uncertain(UserError):

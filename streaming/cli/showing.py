@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+from coordinator.access import Pattern
 from coordinator.outputs import DescribeGroupAnswer
 from coordinator.phases import GroupType, Phase
 from streaming.cli.lines import MEMBERS, OFFSETS, PARTITIONS, PartitionLine, member_lines, partition_lines
@@ -19,12 +20,15 @@ from streaming.errors import BrokerUnreachable, Exit, NotFound, UserError
 from streaming.logs import tell
 from streaming.moments import unix_ms
 from streaming.views import GroupView, Views, answers
+from streaming.views.fields import known
 from streaming.views.fold import TopicKind
 from streaming.views.lag import EndOffsets, Ends, places
 from streaming.views.reading import Reading
 from streaming.views.rows import GroupDetail, GroupSummary
+from streaming.views.seat_words import hold_in_words, quarantine_in_words
+from streaming.views.seats import HoldRow
+from streaming.views.text import escape
 from streaming.views.waits import in_short
-from streaming.views.words import escape
 
 
 class BadPattern(UserError):
@@ -227,14 +231,14 @@ def describe(settings: Settings, wanted: Wanted, output: Output) -> None:
         for number, group in enumerate(groups):
             if number:
                 output.line()
-            show_group(group, ends, now, output, _facts_of_a_wait(_asked(settings, group)))
+            show_group(group, ends, now, output, _facts_of_an_answer(_asked(settings, group)))
     for group in groups:
         say_state(group)
 
 
-def show_group(group: GroupView, ends: Ends, now: int, output: Output, awaited: Iterable[Fact] = ()) -> None:
-    """Write one group for people."""
-    output.pairs([*_facts(group, ends, now), *awaited])
+def show_group(group: GroupView, ends: Ends, now: int, output: Output, further: Iterable[Fact] = ()) -> None:
+    """Write one group for people, with further facts that the topics do not contain."""
+    output.pairs([*_facts(group, ends, now), *further])
     if lines := partition_lines(group, ends):
         output.line()
         output.rows(PARTITIONS, lines)
@@ -244,15 +248,17 @@ def _detail(settings: Settings, group: GroupView, ends: Ends, now: int) -> Group
     detail = answers.detail(group, ends, now)
     if told := _asked(settings, group):
         detail.awaited = list(told.awaited)
+        detail.policy = known(told.policy)
     return detail
 
 
 def _asked(settings: Settings, group: GroupView) -> DescribeGroupAnswer | None:
-    """Request from the coordinator the members that a rebalance waits for; None if it is unavailable.
+    """Request from the coordinator what no topic contains; None if it is unavailable, and if the topics contain all.
 
-    No topic contains them. In a group of the consumer protocol, the group's record does.
+    It has the members that a rebalance waits for, which the record of a group of the consumer protocol has, too. It
+    also has the name of the policy entry in force.
     """
-    if group.state not in (Phase.PREPARING, Phase.COMPLETING):
+    if group.state not in (Phase.PREPARING, Phase.COMPLETING) and not group.has_holds:
         return None
     from streaming.cli.asking import Administration  # only this function needs this slow import
 
@@ -264,10 +270,14 @@ def _asked(settings: Settings, group: GroupView) -> DescribeGroupAnswer | None:
     return told if isinstance(told, DescribeGroupAnswer) else None
 
 
-def _facts_of_a_wait(told: DescribeGroupAnswer | None) -> Iterator[Fact]:
-    if told is not None and told.deadline_ms is not None:
+def _facts_of_an_answer(told: DescribeGroupAnswer | None) -> Iterator[Fact]:
+    if told is None:
+        return
+    if told.deadline_ms is not None and told.state in REBALANCING:
         yield "WAITS-FOR", ", ".join(told.awaited) or None
         yield "UNTIL", moment(told.deadline_ms)
+    if (policy := known(told.policy)) is not None:
+        yield "POLICY", f"{policy.name}{'*' if policy.pattern is Pattern.PREFIXED else ''}"
 
 
 def _facts(group: GroupView, ends: Ends, now: int) -> Iterator[Fact]:
@@ -277,6 +287,8 @@ def _facts(group: GroupView, ends: Ends, now: int) -> Iterator[Fact]:
     yield "TYPE", summary.type
     yield "STATE", summary.state
     yield "SINCE", moment(summary.since_ms)
+    if detail.hold is not None:
+        yield from _facts_of_a_hold(detail.hold, now)
     yield from _epochs(detail, now) if summary.type is GroupType.CONSUMER else _generation(detail)
     yield "MEMBERS", summary.members
     yield "SUBSCRIBED", ", ".join(detail.subscribed_topics) if detail.subscribed_topics else None
@@ -291,6 +303,15 @@ def _facts(group: GroupView, ends: Ends, now: int) -> Iterator[Fact]:
                 "FLAPPING",
                 f"{who.client_id} at {who.client_host} caused {who.rebalances} rebalances of the last hour",
             )
+
+
+def _facts_of_a_hold(hold: HoldRow, now: int) -> Iterator[Fact]:
+    if (held := hold_in_words(hold, now)) is not None:
+        yield "HELD", held
+    if hold.frozen_until_ms is not None:
+        yield "FROZEN-UNTIL", moment(hold.frozen_until_ms)
+    for each in hold.quarantined:
+        yield "QUARANTINED", quarantine_in_words(each)
 
 
 def _generation(detail: GroupDetail) -> Iterator[Fact]:

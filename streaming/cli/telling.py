@@ -12,9 +12,12 @@ from streaming.logs import tell
 from streaming.moments import unix_ms
 from streaming.views import GroupView, Views, answers
 from streaming.views.owners import Span, spans_of_owners
+from streaming.views.policy_advice import count_in_words, seat_count
 from streaming.views.rows import RebalanceRow, Timeline
+from streaming.views.seat_words import vacancy_in_words
+from streaming.views.text import brief, duration, escape
 from streaming.views.why import why as explained
-from streaming.views.words import brief, duration, escape, phases
+from streaming.views.words import phases
 
 
 class BadPlace(UserError):
@@ -75,6 +78,8 @@ def _rebalance(row: RebalanceRow, completed: RebalanceCompleted | None) -> str:
     parts = [cause]
     if more:
         parts.append(f"then {', '.join(more)}")
+    if row.held_ms is not None:
+        parts.append(f"held for {duration(row.held_ms)}")
     took = "still running" if row.duration_ms is None else f"took {duration(row.duration_ms)}"
     if completed is not None:
         took += f" ({phases(completed)})"
@@ -128,8 +133,10 @@ def show_why(views: Views, group: GroupView, at_ms: int | None, output: Output, 
         known_from_ms = views.known_from_ms(group)
         since = f" since {moment(known_from_ms)}, when its history begins" if known_from_ms else ""
         output.line(f"{escape(group.group_id)} has not rebalanced{by}{since}.")
+        if (seats := seat_count(group, at_ms or now_ms or 0)) is not None:
+            output.line(count_in_words(seats))
     else:
-        for sentence in (answer.what, answer.who, *answer.details, answer.advice):
+        for sentence in (answer.what, answer.who, *answer.details, *answer.policies, answer.advice):
             output.line(sentence)
 
 
@@ -173,7 +180,7 @@ def show_owner(
         if answer.fencing_token is not None:
             text += f", fencing token {answer.fencing_token}"
     else:
-        text = "nobody"
+        text = "nobody" if answer.seat is None else vacancy_in_words(answer.seat)
         if at_ms > now:
             text = "unknown: this time is in the future"
         elif not answer.is_known:
@@ -185,6 +192,8 @@ def show_owner(
 
 def _span(span: Span) -> str:
     begin = moment(span.from_ms) or "before the history begins"
+    if span.seat_of is not None:
+        begin += f" (in place of {brief(span.seat_of)})"
     end = f"{moment(span.to_ms)} ({span.because})" if span.to_ms is not None else "now"
     client, host = to_cell(span.client_id), to_cell(span.client_host)
     return f"{escape(span.member_id) or MISSING}, client {client} at {host}, from {begin} to {end}"

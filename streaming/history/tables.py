@@ -44,6 +44,9 @@ EVENTS = pa.schema([
     # of the consumer protocol: plan_made, group_converted, member_away, member_back, epoch_fenced
     ("assignor", _TEXT), ("moved", _INT), ("waited_ms", _LONG), ("group_type", _TEXT), ("generation_before", _INT),
     ("until_ms", _LONG), ("replaces", _TEXT), ("claimed_epoch", _INT), ("member_epoch", _INT),
+    # of policies: rebalance_held, seat_vacated, seat_taken, member_quarantined, policy_set, a rebalance that was held
+    ("policy", _TEXT), ("held_ms", _LONG), ("how", _TEXT), ("before", _TEXT), ("unowned_ms", _LONG),
+    ("identity", _TEXT), ("flaps", _INT), ("times", _INT), ("policies", _INT),
 ])  # fmt: skip
 
 GROUPS = pa.schema([
@@ -54,9 +57,13 @@ GROUPS = pa.schema([
         ("session_timeout_ms", _INT), ("rebalance_timeout_ms", _INT), ("assigned", _ASSIGNED),
         ("fencing_token", _LONG), ("rack_id", _TEXT), ("member_epoch", _INT), ("state", _TEXT),
         ("subscribed_topics", _TEXTS), ("regex", _TEXT), ("revoking", _ASSIGNED), ("target", _ASSIGNED),
-        ("protocol", _TEXT)]))),
+        ("protocol", _TEXT), ("standing", _TEXT)]))),
     # only groups of the consumer protocol have these
     ("type", _TEXT), ("assignment_epoch", _INT),
+    # only groups on which a policy has an effect have it
+    ("hold", pa.struct([
+        ("since_ms", _LONG), ("until_ms", _LONG), ("frozen_until_ms", _LONG), ("vacant", _INT), ("standing_by", _INT),
+        ("quarantined", _INT)])),
 ])  # fmt: skip
 
 OFFSETS = pa.schema([

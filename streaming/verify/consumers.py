@@ -23,7 +23,7 @@ from coordinator.outputs import (
 from coordinator.phases import GroupType, Phase
 from streaming.verify.findings import Kind
 from streaming.views.fields import PartitionKey, known
-from streaming.views.words import brief, escape, in_partitions
+from streaming.views.text import brief, escape, in_partitions
 from streaming.wire.records import Tombstone
 
 Wrong = tuple[Kind, str]

@@ -31,7 +31,7 @@ from coordinator.requests import (
 from streaming.verify.findings import Finding, Kind
 from streaming.verify.published import Published, Watched
 from streaming.verify.transactions import Transactions
-from streaming.views.words import escape
+from streaming.views.text import escape
 from streaming.wire.records import decode_answer, decode_request
 
 REQUESTS_MAX = 200_000

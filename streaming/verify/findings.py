@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from streaming.views.words import escape
+from streaming.views.text import escape
 
 FINDINGS_MAX = 1_000
 """The number of findings that are listed. One fault can break a promise a million times; the rest are only counted."""
@@ -39,7 +39,7 @@ EXPLAINED = {
     # a finding of kind ...  breaks ...
     Kind.MISSING:         "the versions of a group's records and events have no gap",
     Kind.ALTERED:         "a record that is published again is the same, byte for byte",
-    Kind.TWO_OWNERS:      "in one generation, or at one moment of a consumer group, a partition has one owner",
+    Kind.TWO_OWNERS:      "a partition has one owner at a moment; in one generation, another one only when it has left",
     Kind.PLANNED_TWICE:   "in one generation a partition has one owner, in the leader's assignments too",
     Kind.GENERATION_FELL: "generations only grow, and so do the epochs of groups and of members",
     Kind.EPOCH_AHEAD:     "a member's epoch is not above the assignment epoch, nor that above the group epoch",

@@ -12,18 +12,18 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from coordinator.consumer_protocol import READABLE, assigned_partitions
 from coordinator.limits import REMOVED_GROUP_MS, REMOVED_GROUPS_MAX
 from coordinator.outputs import AnyEvent, GroupConverted, GroupDeleted, GroupRecord, OffsetRecord
 from coordinator.phases import Phase
 from streaming.verify.consumers import ConsumerAudit, is_of_consumers
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind
 from streaming.verify.offsets import Committed, WrittenOffsets
+from streaming.verify.owners import Owners
 from streaming.verify.tokens import Tokens
 from streaming.verify.version_audit import Holes, VersionAudit
+from streaming.views.text import escape
 from streaming.views.version_follower import EVENTS, GROUPS
 from streaming.views.watching import decode_group
-from streaming.views.words import brief, escape
 from streaming.wire.records import Tombstone, decode_event, decode_group_key
 from streaming.wire.standing import Standing, order_of
 
@@ -85,8 +85,7 @@ class Watched(Struct):
     deleted_ms: dict[int, int] = field(default_factory=dict)
     founded_ms: dict[int, int] = field(default_factory=dict)
     latest: GroupRecord | None = None
-    owners: dict[tuple[str, int], tuple[str, str]] = field(default_factory=dict)
-    owned_in: int = -1
+    owners: Owners = field(default_factory=Owners)
     is_blurred: bool = False
     committed: dict[tuple[str, int], Committed] = field(default_factory=dict)
     tokens: Tokens = field(default_factory=Tokens)
@@ -240,7 +239,7 @@ class Published:
             if not _is_written_again(group.latest, read):
                 yield from _judge_generation(place, read, group.latest)
         if isinstance(read, GroupRecord):
-            yield from _judge_owners(group, read)
+            yield from group.owners.take(read)
         yield from group.consumers.take(read)
         yield from ((Kind.TOKEN_FELL, text) for text in group.tokens.take(read))
         self._note(group, topic, read, at_ms)
@@ -279,7 +278,7 @@ class Published:
             case Tombstone(topic=str(name), partition=int(number)):
                 group.committed[name, number] = Committed(None, at_ms)
             case Tombstone():
-                group.latest, group.owned_in = None, -1
+                group.latest, group.owners = None, Owners()
                 self._end(group, topic, at_ms)
             case GroupDeleted():
                 group.deleted_ms[place.life] = read.at_ms
@@ -373,24 +372,3 @@ def _is_converted(read: Record, latest: GroupRecord | None) -> bool:
     if isinstance(read, GroupRecord):
         return latest is not None and is_of_consumers(latest) != is_of_consumers(read)
     return isinstance(read, GroupConverted)
-
-
-def _judge_owners(group: Watched, record: GroupRecord) -> Iterator[Wrong]:
-    """Judge the owners in a Stable group. Earlier in a rebalance, members show their assignments of the last
-    generation.
-    """
-    if record.state is not Phase.STABLE or record.protocol_type not in READABLE:
-        return
-    before = group.owners if group.owned_in == record.generation_id else {}
-    group.owners, group.owned_in = {}, record.generation_id
-    for member in record.members:
-        who = member.group_instance_id or member.member_id, member.member_id
-        for topic, partitions in (assigned_partitions(member.assignment) or {}).items():
-            for place in {(topic, partition) for partition in partitions}:
-                where = f"in generation {record.generation_id} {escape(topic)}-{place[1]} is"
-                if place in group.owners:
-                    both = f"{brief(group.owners[place][1])}'s and {brief(who[1])}'s"
-                    yield Kind.PLANNED_TWICE, f"{where} {both}, as the leader {brief(record.leader)} assigned it"
-                elif place in before and before[place][0] != who[0]:
-                    yield Kind.TWO_OWNERS, f"{where} {brief(who[1])}'s, and was {brief(before[place][1])}'s"
-                group.owners.setdefault(place, who)

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct, field
 
 from coordinator.consumer_protocol import READABLE, assigned_partitions
-from coordinator.outputs import GroupRecord, MemberFenced, RebalanceCompleted
+from coordinator.outputs import GroupRecord, MemberFenced, RebalanceCompleted, SeatTaken
 from coordinator.phases import GroupType, Phase
-from streaming.views.words import brief, escape
+from streaming.views.text import brief, escape
 
 
 class Tokens(Struct):
@@ -20,10 +20,13 @@ class Tokens(Struct):
 
     Args:
         given: The highest token in an event.
+        given_to: The member that got it with a seat; "" if it was given otherwise. A member may take several seats at
+            once, with one token.
         shown: By topic and partition, the member id of the last owner, and the highest token so far.
     """
 
     given: int = 0
+    given_to: str = ""
     shown: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
 
     def take(self, read: object) -> Iterator[str]:
@@ -33,10 +36,11 @@ class Tokens(Struct):
                 if read.fencing_token < self.given:
                     yield f"token {read.fencing_token} was the highest after {self.given}"
                 self.given = max(self.given, read.fencing_token)
-            case RebalanceCompleted() | MemberFenced() if read.fencing_token:
-                if read.fencing_token <= self.given:
+            case RebalanceCompleted() | MemberFenced() | SeatTaken() if read.fencing_token:
+                taker = read.member_id if isinstance(read, SeatTaken) else ""
+                if read.fencing_token < self.given + (not taker or taker != self.given_to):
                     yield f"token {read.fencing_token} was given after {self.given}"
-                self.given = max(self.given, read.fencing_token)
+                self.given, self.given_to = max(self.given, read.fencing_token), taker
             case GroupRecord() if read.type == GroupType.CONSUMER.value:
                 yield from self._owners(read, {member.member_id: member.assigned for member in read.members})
             case GroupRecord(state=Phase.STABLE) if read.protocol_type in READABLE:

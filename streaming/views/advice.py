@@ -49,6 +49,9 @@ ADVICE = {
         "Unavoidable: a member subscribes to other topics, or offers other assignors, than before."),
     "leader_rejoined": Advice(False, None,
         "Unavoidable: the leader computes new assignments, probably because a topic has more partitions now."),
+    "partitions_added": Advice(False, None,
+        "Unavoidable: a topic has partitions that nobody has. A new leader noticed them when it took the seat of the"
+        " former one."),
     "group_converted": Advice(False, None,
         "Unavoidable: the group changed its protocol, because its last member of the other protocol is gone."),
     "operator": Advice(False, None,
@@ -99,6 +102,7 @@ DID = {
     "member_left": "left",
     "metadata_changed": "rejoined with another subscription",
     "leader_rejoined": "is the leader, and rejoined",
+    "partitions_added": "took the leader's seat, and assigned partitions that nobody had",
 }
 """What a member did to cause a rebalance."""
 

@@ -37,8 +37,9 @@ from streaming.views.rows import (
     RebalanceRow,
     Timeline,
 )
+from streaming.views.seats import SeatHistory, hold_now, seat_at
 from streaming.views.waits import running_waits
-from streaming.views.why import Begun, explain, flapping, times_begun
+from streaming.views.why import Begun, explain, explain_with_policies, flapping, times_begun
 from streaming.views.words import to_line
 
 HOUR_MS = 3_600_000
@@ -103,6 +104,7 @@ def _member(m: GroupMember, of_group: GroupType, *, is_leader: bool) -> MemberRo
         regex=known(m.regex),
         revoking=known(m.revoking),
         target=known(m.target),
+        standing=known(m.standing),
     )
 
 
@@ -152,8 +154,9 @@ def detail(group: GroupView, ends: Ends, now_ms: int) -> GroupDetail:
         subscribed_topics=list(topics) if topics is not None else None,
         members=members(group),
         offsets=offsets(group, ends),
-        why=explain(group, last) if last else None,
+        why=explain_with_policies(group, last, now_ms) if last else None,
         flapping=flapping(group, now_ms - HOUR_MS),
+        hold=hold_now(group),
     )
 
 
@@ -176,7 +179,7 @@ def timeline(
     if weight_max is not None and (left_out := _too_much(events, weight_max)):
         begin = known_from_ms = events[left_out - 1].at_ms + 1
         del events[:left_out]
-    begun = times_begun(group)
+    begun, kept = times_begun(group), SeatHistory(group.events)
     return Timeline(
         group_id=group.group_id,
         known_from_ms=known_from_ms,
@@ -185,6 +188,8 @@ def timeline(
             for each in rebalances(group.events, group.moving)
             if each.started_ms <= end and (each.ended_ms is None or each.ended_ms >= begin)
         ],
+        seats=[s for s in kept.seats if s.vacated_ms <= end and (s.ended_ms is None or s.ended_ms >= begin)],
+        holds=[h for h in kept.periods if h.from_ms <= end and (h.to_ms is None or h.to_ms >= begin)],
         lanes=[
             Lane(topic=topic, partition=partition, spans=shown)
             for (topic, partition), spans in spans_of_owners(group).items()
@@ -234,6 +239,7 @@ def owner(views: Views, group: GroupView, topic: str, partition: int, at_ms: int
         fencing_token=token_at(group, found.member_id, at_ms) if found and is_known else None,
         before=before,
         after=after,
+        seat=seat_at(group, (topic, partition), at_ms) if found is None and is_known else None,
     )
 
 
@@ -346,6 +352,7 @@ def _rebalance(group: GroupView, told: Rebalance, begun: Begun) -> RebalanceRow:
         started_ms=told.started_ms,
         ended_ms=told.ended_ms,
         duration_ms=told.ended_ms - told.started_ms if told.ended_ms is not None else None,
+        held_ms=told.held_ms,
         cause=told.cause,
         why=explain(group, told, begun),
         started=told.started,

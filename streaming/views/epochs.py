@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from streaming.views.rebalances import Rebalance
+from streaming.views.text import brief, clock, escape, in_partitions
 from streaming.views.waits import WaitedFor
 from streaming.views.waits import in_words as wait_in_words
-from streaming.views.words import brief, clock, escape, in_partitions
 
 MEMBERS_TOLD = 3
 """The number of members whose waits are described. The rest are only counted."""

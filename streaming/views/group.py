@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
@@ -11,6 +11,8 @@ from coordinator.outputs import (
     AssignmentChanged,
     CommitRejected,
     EpochFenced,
+    FreezeBegun,
+    FreezeBroken,
     GroupConverted,
     GroupEmptied,
     GroupMember,
@@ -19,10 +21,15 @@ from coordinator.outputs import (
     MemberFenced,
     MemberJoined,
     MemberLeft,
+    MemberQuarantined,
     OffsetRecord,
     PlanMade,
+    QuarantineEnded,
     RebalanceCompleted,
+    RebalanceHeld,
     RebalanceStarted,
+    SeatTaken,
+    SeatVacated,
 )
 from coordinator.phases import GroupType, Phase
 from streaming.views.fields import PartitionKey, held, known
@@ -36,13 +43,24 @@ def weight(event: AnyEvent) -> int:
     """Return the weight of an event in a history: 1, and about 1 more for each partition that changed owners."""
     if type(event) is AssignmentChanged:
         return 1 + len(event.handovers)
+    if type(event) is SeatVacated or type(event) is SeatTaken:
+        return 1 + sum(map(len, event.partitions.values()))
     if type(event) is RebalanceCompleted:
         return 1 + (len(event.members_before) + len(event.members_after)) // 4
     return 1
 
 
+OF_POLICIES = (RebalanceHeld, SeatVacated, SeatTaken, MemberQuarantined, QuarantineEnded, FreezeBegun, FreezeBroken)
+"""The events of a group that only a policy causes."""
+
 DURATIONS_MS = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
 """The upper bounds of the buckets of rebalance durations."""
+
+UNOWNED_MS = (100, 250, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000)
+"""The upper bounds of the buckets of the times in which nobody owned a seat."""
+
+
+Key = TypeVar("Key")
 
 
 class Tallied(Struct):
@@ -59,6 +77,9 @@ class Tallied(Struct):
         plans: Plans of server assignors; `moved` are the partitions that they gave to another member.
         commits: Committed partitions.
         missing: Version numbers that never came.
+        seats_taken: Seats that another member took, by how it did.
+        unowned: These seats by bucket of `UNOWNED_MS`; the last bucket has the longer times. `unowned_ms` is their sum.
+        held: Causes of rebalances that policies held, by policy and cause.
     """
 
     rebalances: dict[str, int] = field(default_factory=dict)
@@ -78,6 +99,10 @@ class Tallied(Struct):
     commits: int = 0
     missing: int = 0
     is_rebalancing: bool = False
+    seats_taken: dict[str, int] = field(default_factory=dict)
+    unowned: list[int] = field(default_factory=lambda: [0] * (len(UNOWNED_MS) + 1))
+    unowned_ms: int = 0
+    held: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def count(self, event: AnyEvent) -> None:
         """Count an event."""
@@ -110,9 +135,15 @@ class Tallied(Struct):
             case PlanMade():
                 self.plans += 1
                 self.moved += event.moved
+            case SeatTaken():
+                _add(self.seats_taken, event.how)
+                self.unowned[bisect_left(UNOWNED_MS, event.unowned_ms)] += 1
+                self.unowned_ms += event.unowned_ms
+            case RebalanceHeld() | SeatVacated():
+                _add(self.held, (event.policy, event.cause))
 
 
-def _add(counts: dict[str, int], name: str) -> None:
+def _add(counts: dict[Key, int], name: Key) -> None:
     counts[name] = counts.get(name, 0) + 1
 
 
@@ -126,6 +157,7 @@ class GroupView(Struct):
         known_from_ms: Events before this time were dropped; 0 if none was.
         conversions: The changes of the protocol among the events.
         has_plans: Whether a server assignor has ever made a plan.
+        has_holds: Whether a policy has ever had an effect.
         moving: The partitions that waited for their owners, as the records show them.
         ended: Until the views are live, by key the order of its last tombstone.
     """
@@ -139,6 +171,7 @@ class GroupView(Struct):
     known_from_ms: int = 0
     conversions: list[GroupConverted] = field(default_factory=list)
     has_plans: bool = False
+    has_holds: bool = False
     moving: Moving = field(default_factory=Moving)
     tallied: Tallied = field(default_factory=Tallied)
     versions: VersionFollower = field(default_factory=VersionFollower)
@@ -220,6 +253,7 @@ class GroupView(Struct):
         if isinstance(event, GroupConverted):
             self.conversions.append(event)
         self.has_plans = self.has_plans or isinstance(event, PlanMade)
+        self.has_holds = self.has_holds or isinstance(event, OF_POLICIES)
         if self.weight > weight_max:
             self.forget(weight_max * 3 // 4)
 

@@ -14,12 +14,13 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import NamedTuple
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from coordinator.phases import GroupType, Phase
+from streaming.views import policy_metrics
+from streaming.views.families import Family, Figure, Histogram, Sample, by_label, histogram, one_value
 from streaming.views.fields import AWAY, held, known, state_of
 from streaming.views.fold import Views
 from streaming.views.group import DURATIONS_MS, GroupView, Tallied
@@ -34,7 +35,7 @@ TOPICS_MAX = 10_000
 CAUSES: Mapping[GroupType, tuple[str, ...]] = {
     GroupType.CLASSIC: (
         "member_joined", "member_left", "session_expired", "sync_overdue", "static_member_replaced",
-        "metadata_changed", "leader_rejoined", "operator", "group_converted",
+        "metadata_changed", "leader_rejoined", "operator", "group_converted", "partitions_added",
     ),
     GroupType.CONSUMER: (
         "member_joined", "member_left", "session_expired", "revocation_overdue", "joins_overdue", "syncs_overdue",
@@ -61,46 +62,19 @@ FENCES = {GroupType.CLASSIC: (), GroupType.CONSUMER: ("FENCED_MEMBER_EPOCH", "FE
 STATES = ("stable", "unrevoked", "unreleased", AWAY)
 """The states of a member of a group of the consumer protocol."""
 
-Labels = tuple[str, ...]
-Sample = tuple[Labels, float]
-Figure = Callable[[GroupView, Ends], Iterable[Sample]]
 Shown = tuple[GroupView, set[str]]
 """A group with metrics of its own, and its topics that have metrics."""
 
 _OF_A_TOPIC = (("topic",), ("topic_name",))
 
 
-class Family(NamedTuple):
-    """A metric: its name, its help text, its labels besides the group, and the function that reads it."""
-
-    name: str
-    help: str
-    labels: Labels
-    of: Figure
-
-
-def _one(figure: Callable[[GroupView], float | None]) -> Figure:
-    def of(group: GroupView, ends: Ends) -> Iterable[Sample]:
-        value = figure(group)
-        return () if value is None else (((), value),)
-
-    return of
-
-
-def _each(figure: Callable[[GroupView], Mapping[str, float]]) -> Figure:
-    def of(group: GroupView, ends: Ends) -> Iterable[Sample]:
-        return (((name,), value) for name, value in figure(group).items())
-
-    return of
-
-
 def _from_zero(labels: Mapping[GroupType, tuple[str, ...]], counts: Callable[[Tallied], Mapping[str, float]]) -> Figure:
     """Return a figure that has every label of the group's protocol from the beginning, with 0."""
-    return _each(lambda g: {**dict.fromkeys(labels[g.type], 0), **counts(g.tallied)})
+    return by_label(lambda g: {**dict.fromkeys(labels[g.type], 0), **counts(g.tallied)})
 
 
 def _of_consumers(figure: Callable[[GroupView], float | None]) -> Figure:
-    return _one(lambda g: figure(g) if g.type is GroupType.CONSUMER else None)
+    return one_value(lambda g: figure(g) if g.type is GroupType.CONSUMER else None)
 
 
 def _states(group: GroupView) -> Mapping[str, float]:
@@ -180,64 +154,65 @@ def _info(group: GroupView, ends: Ends) -> Iterable[Sample]:
 
 GAUGES: tuple[Family, ...] = (
     Family("groupcoord_group_state", "1 for the group's current state.", ("state",),
-           _each(lambda g: {g.state.value: 1})),
+           by_label(lambda g: {g.state.value: 1})),
     Family("groupcoord_group_state_since_timestamp_seconds", "The time of the last change of the state.", (),
-           _one(lambda g: g.record.since_ms / 1_000 if g.record else None)),
+           one_value(lambda g: g.record.since_ms / 1_000 if g.record else None)),
     Family("groupcoord_group_type", "1 for the protocol of the group's members.", ("type",),
-           _each(lambda g: {g.type.value: 1})),
+           by_label(lambda g: {g.type.value: 1})),
     Family("groupcoord_group_generation", "The group's generation, or its group epoch.", (),
-           _one(lambda g: g.record.generation_id if g.record else None)),
+           one_value(lambda g: g.record.generation_id if g.record else None)),
     Family("groupcoord_group_assignment_epoch", "The group epoch of the latest plan, of consumer groups.", (),
            _of_consumers(lambda g: known(g.record.assignment_epoch) if g.record else None)),
-    Family("groupcoord_group_members", "Members.", (), _one(lambda g: len(g.members))),
+    Family("groupcoord_group_members", "Members.", (), one_value(lambda g: len(g.members))),
     Family("groupcoord_group_members_in_state", "Members of consumer groups, by their state.", ("state",),
-           _each(_states)),
+           by_label(_states)),
     Family("groupcoord_group_revoking_partitions", "Partitions that members of consumer groups have to give up.", (),
            _of_consumers(_revoking)),
-    Family("groupcoord_group_idle_members", "Members that own no partition.", (), _one(_idle_members)),
-    Family("groupcoord_group_assigned_partitions", "Partitions that members own.", (), _one(_assigned)),
+    Family("groupcoord_group_idle_members", "Members that own no partition.", (), one_value(_idle_members)),
+    Family("groupcoord_group_assigned_partitions", "Partitions that members own.", (), one_value(_assigned)),
     Family("groupcoord_group_lag", "Records that are not committed, of partitions with a commit and a known end.", (),
            _lag),
     Family("groupcoord_group_lag_max", "The largest lag of a partition.", (), _lag_max),
     Family("groupcoord_group_last_commit_timestamp_seconds", "The time of the group's last commit.", (),
-           _one(_last_commit_s)),
+           one_value(_last_commit_s)),
 )  # fmt: skip
 
 COUNTERS: tuple[Family, ...] = (
     Family("groupcoord_rebalances", "Rebalances that began, by cause.", ("cause",),
            _from_zero(CAUSES, lambda t: t.rebalances)),
     Family("groupcoord_rebalances_begun_anew", "Further causes before the assignments.", (),
-           _one(lambda g: g.tallied.begun_anew)),
+           one_value(lambda g: g.tallied.begun_anew)),
     Family("groupcoord_rebalance_join_seconds", "Time of rebalances until all had joined, or until the plan.", (),
-           _one(lambda g: g.tallied.joins_ms / 1_000)),
+           one_value(lambda g: g.tallied.joins_ms / 1_000)),
     Family("groupcoord_rebalance_sync_seconds", "Time from the joins, or from the plan, to the assignments.", (),
-           _one(lambda g: g.tallied.syncs_ms / 1_000)),
+           one_value(lambda g: g.tallied.syncs_ms / 1_000)),
     Family("groupcoord_plans", "Plans of server assignors, of consumer groups.", (),
            _of_consumers(lambda g: g.tallied.plans)),
     Family("groupcoord_plan_moved_partitions", "Partitions that plans gave to another member.", (),
            _of_consumers(lambda g: g.tallied.moved)),
     Family("groupcoord_heartbeats_fenced", "Heartbeats of the consumer protocol refused, by error.", ("error",),
            _from_zero(FENCES, lambda t: t.epochs_fenced)),
-    Family("groupcoord_members_joined", "Members that joined.", (), _one(lambda g: g.tallied.joined)),
-    Family("groupcoord_members_left", "Members that left by themselves.", (), _one(lambda g: g.tallied.left)),
+    Family("groupcoord_members_joined", "Members that joined.", (), one_value(lambda g: g.tallied.joined)),
+    Family("groupcoord_members_left", "Members that left by themselves.", (), one_value(lambda g: g.tallied.left)),
     Family("groupcoord_members_dropped", "Members that were expelled, by reason.", ("why",),
            _from_zero(WHYS, lambda t: t.dropped)),
     Family("groupcoord_members_fenced", "Members that another process has replaced.", (),
-           _one(lambda g: g.tallied.fenced)),
-    Family("groupcoord_commits", "Partitions committed.", (), _one(lambda g: g.tallied.commits)),
+           one_value(lambda g: g.tallied.fenced)),
+    Family("groupcoord_commits", "Partitions committed.", (), one_value(lambda g: g.tallied.commits)),
     Family("groupcoord_commits_refused", "Commits refused, by error.", ("error",),
            _from_zero(ERRORS, lambda t: t.refused)),
     Family("groupcoord_records_missing", "Published records that are in no topic.", (),
-           _one(lambda g: g.tallied.missing)),
+           one_value(lambda g: g.tallied.missing)),
 )  # fmt: skip
 
 OF_KMINION: tuple[Family, ...] = (
     Family("kminion_kafka_consumer_group_info", "1 if Stable.", ("protocol", "protocol_type", "state"), _info),
-    Family("kminion_kafka_consumer_group_members", "Members.", (), _one(lambda g: len(g.members))),
-    Family("kminion_kafka_consumer_group_empty_members", "Members without partitions.", (), _one(_idle_members)),
-    Family("kminion_kafka_consumer_group_topic_members", "Members by topic.", ("topic_name",), _each(_topic_members)),
+    Family("kminion_kafka_consumer_group_members", "Members.", (), one_value(lambda g: len(g.members))),
+    Family("kminion_kafka_consumer_group_empty_members", "Members without partitions.", (), one_value(_idle_members)),
+    Family("kminion_kafka_consumer_group_topic_members", "Members by topic.", ("topic_name",),
+           by_label(_topic_members)),
     Family("kminion_kafka_consumer_group_topic_assigned_partitions", "Owned partitions by topic.", ("topic_name",),
-           _each(_topic_partitions)),
+           by_label(_topic_partitions)),
     Family("kminion_kafka_consumer_group_topic_offset_sum", "Committed offsets by topic.", ("topic_name",),
            _topic_offsets),
     Family("kminion_kafka_consumer_group_topic_lag", "Lag by topic.", ("topic_name",), _topic_lags),
@@ -251,8 +226,13 @@ OF_PARTITIONS: tuple[Family, ...] = (
            lambda g, ends: (((topic, str(p)), behind) for topic, p, behind in _lags(g, ends))),
 )  # fmt: skip
 
+DURATIONS = Histogram(
+    "groupcoord_rebalance_duration_seconds", "Duration of rebalances, from the first cause.", DURATIONS_MS,
+    lambda g: (g.tallied.durations, g.tallied.duration_ms),
+)  # fmt: skip
+
 _COMMITS_OF_KMINION = Family(
-    "kminion_kafka_consumer_group_offset_commits", "Partitions committed.", (), _one(lambda g: g.tallied.commits)
+    "kminion_kafka_consumer_group_offset_commits", "Partitions committed.", (), one_value(lambda g: g.tallied.commits)
 )
 
 
@@ -304,10 +284,20 @@ class GroupFigures(Collector):
             yield _filled(GaugeMetricFamily, family, "group", topics, ends)
         for family in COUNTERS:
             yield _filled(CounterMetricFamily, family, "group", topics, ends)
-        yield _durations(shown)
+        yield histogram(DURATIONS, shown)
+        yield from _of_policies([(group, named) for group, named in topics if group.has_holds], ends)
         for family in OF_KMINION + (OF_PARTITIONS[1:] if self._of_partitions else ()):
             yield _filled(GaugeMetricFamily, family, "group_id", topics, ends)
         yield _filled(CounterMetricFamily, _COMMITS_OF_KMINION, "group_id", topics, ends)
+
+
+def _of_policies(shown: list[Shown], ends: Ends) -> Iterator[Metric]:
+    """Yield the metrics of the groups on which a policy has had an effect."""
+    for family in policy_metrics.GAUGES:
+        yield _filled(GaugeMetricFamily, family, "group", shown, ends)
+    for family in policy_metrics.COUNTERS:
+        yield _filled(CounterMetricFamily, family, "group", shown, ends)
+    yield histogram(policy_metrics.UNOWNED, [group for group, _ in shown])
 
 
 def _latest(groups: list[GroupView], groups_max: int) -> list[GroupView]:
@@ -353,17 +343,4 @@ def _filled(
         for labels, value in family.of(group, ends):
             if not is_of_topics or labels[0] in topics:
                 metric.add_metric((group.group_id, *labels), value)
-    return metric
-
-
-def _durations(groups: Iterable[GroupView]) -> Metric:
-    metric = HistogramMetricFamily(
-        "groupcoord_rebalance_duration_seconds", "Duration of rebalances, from the first cause.", labels=("group",)
-    )
-    for group in groups:
-        reached, buckets = 0, []
-        for bound_ms, count in zip((*DURATIONS_MS, None), group.tallied.durations, strict=True):
-            reached += count
-            buckets.append(("+Inf" if bound_ms is None else str(bound_ms / 1_000), reached))
-        metric.add_metric((group.group_id,), buckets, group.tallied.duration_ms / 1_000)
     return metric

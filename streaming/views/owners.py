@@ -1,7 +1,8 @@
 """The owners of partitions over time, from a group's events.
 
 `assignment_changed` has the previous and the next owner. A member that leaves, expires or is fenced owns nothing from
-that moment on, although the next assignment comes later. A member of the consumer protocol that has to give up a
+that moment on, although the next assignment comes later. Where a policy keeps its seat, the member that takes the seat
+is the next owner, in the same generation. A member of the consumer protocol that has to give up a
 partition owns it until it has confirmed that.
 """
 
@@ -19,6 +20,7 @@ from coordinator.outputs import (
     MemberJoined,
     MemberLeft,
     RebalanceCompleted,
+    SeatTaken,
 )
 from coordinator.phases import GroupType
 from streaming.views.fields import PartitionKey
@@ -34,6 +36,8 @@ class Span(Struct):
         to_ms: The end; None while the period lasts.
         because: The cause of the end: `assigned elsewhere`, `given up`, `left`, `expired`, `fenced`, `came back as
             another process`, `group deleted`.
+        seat_of: The member whose seat the owner took, by `how`: `took`, `passed` or `adopted`; null if a rebalance made
+            it the owner.
     """
 
     member_id: str
@@ -43,6 +47,8 @@ class Span(Struct):
     to_ms: int | None = None
     because: str | None = None
     generation_id: int | None = None
+    seat_of: str | None = None
+    how: str | None = None
 
 
 def spans_of_owners(group: GroupView) -> dict[PartitionKey, list[Span]]:
@@ -84,9 +90,11 @@ def _takes(event: AssignmentChanged, member_id: str) -> bool:
     return any(each.after == member_id for each in event.handovers)
 
 
-def _gives_token(event: AnyEvent, member_id: str) -> TypeGuard[RebalanceCompleted | MemberFenced]:
+def _gives_token(event: AnyEvent, member_id: str) -> TypeGuard[RebalanceCompleted | MemberFenced | SeatTaken]:
     if isinstance(event, MemberFenced):
         return event.replaced_by == member_id
+    if isinstance(event, SeatTaken):
+        return event.member_id == member_id
     return isinstance(event, RebalanceCompleted) and member_id in event.members_after
 
 
@@ -132,6 +140,8 @@ class _Walk:
                     self._replace(event)
                 case MemberBack():
                     self._come_back(event)
+                case SeatTaken():
+                    self._take_seat(event)
                 case GroupDeleted():
                     for place in list(self._open):
                         self._close(place, event.at_ms, "group deleted")
@@ -190,6 +200,17 @@ class _Walk:
         for place in sorted(self._owned.get(event.replaces, ())):
             self._close(place, event.at_ms, _CAME_BACK)
             self._begin(place, event.member_id, event.at_ms, event.generation_id)
+
+    def _take_seat(self, event: SeatTaken) -> None:
+        """Transfer the partitions of a seat to the member that took it."""
+        self._who[event.member_id] = event.client_id, event.client_host
+        for topic, numbers in event.partitions.items():
+            for place in ((topic, number) for number in numbers):
+                if place not in self._spans and event.before:
+                    self._add_the_first(place, event.before, event.at_ms - event.unowned_ms)
+                self._close(place, event.at_ms, "assigned elsewhere")
+                self._begin(place, event.member_id, event.at_ms, event.generation_id)
+                self._open[place].seat_of, self._open[place].how = event.before or None, event.how
 
     def _add_what_never_moved(self) -> None:
         for place, member in self._group.owned().items():

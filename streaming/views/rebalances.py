@@ -20,6 +20,7 @@ from coordinator.outputs import (
     RebalanceCompleted,
     RebalanceStarted,
 )
+from streaming.views.fields import known
 from streaming.views.moving import Moving
 
 LATE = frozenset({"joins_overdue", "syncs_overdue", "revocation_overdue"})
@@ -100,6 +101,11 @@ class Rebalance(Struct, kw_only=True):
     def cause(self) -> str:
         """The cause of its first reason."""
         return self.started[0].cause if self.started else "unknown"
+
+    @property
+    def held_ms(self) -> int | None:
+        """How long a policy has held it; None if none has."""
+        return known(self.started[0].held_ms) if self.started else None
 
     @property
     def handovers(self) -> list[Handover]:

@@ -5,10 +5,11 @@ Times are Unix milliseconds. Lags are numbers of records. An unknown value is nu
 
 from msgspec import Struct
 
-from coordinator.outputs import AnyEvent, RebalanceStarted
+from coordinator.outputs import AnyEvent, PolicyName, RebalanceStarted
 from coordinator.phases import GroupType, Phase
 from streaming.views.fold import Alarm
 from streaming.views.owners import Span
+from streaming.views.seats import HeldPeriod, HoldRow, Seat
 from streaming.views.waits import WaitedFor
 from streaming.views.why import Flapping, Why
 
@@ -55,6 +56,7 @@ class MemberRow(Struct, kw_only=True):
         regex: The pattern that the member subscribes to; "" for none.
         revoking: The partitions that it has to give up, by topic.
         target: Its part of the latest plan, by topic.
+        standing: What a policy has made of it: `standing_by`, `called` or `quarantined`; null without one.
     """
 
     member_id: str
@@ -75,6 +77,7 @@ class MemberRow(Struct, kw_only=True):
     regex: str | None
     revoking: dict[str, list[int]] | None
     target: dict[str, list[int]] | None
+    standing: str | None
 
 
 class OffsetRow(Struct, kw_only=True):
@@ -104,12 +107,17 @@ class OffsetRow(Struct, kw_only=True):
 
 
 class RebalanceRow(Struct, kw_only=True):
-    """One rebalance. `started` has every reason that came up before the assignments were computed."""
+    """One rebalance. `started` has every reason that came up before the assignments were computed.
+
+    Args:
+        held_ms: How long a policy has held it; null if none has.
+    """
 
     generation_id: int
     started_ms: int
     ended_ms: int | None
     duration_ms: int | None
+    held_ms: int | None
     cause: str
     why: Why
     started: list[RebalanceStarted]
@@ -138,11 +146,18 @@ class Lane(Struct, kw_only=True):
 
 
 class Timeline(Struct, kw_only=True):
-    """A group's history from `known_from_ms` on. Earlier history is unknown, or is omitted because of its size."""
+    """A group's history from `known_from_ms` on. Earlier history is unknown, or is omitted because of its size.
+
+    Args:
+        seats: The seats that were vacant.
+        holds: The times in which a policy held a rebalance.
+    """
 
     group_id: str
     known_from_ms: int
     rebalances: list[RebalanceRow]
+    seats: list[Seat]
+    holds: list[HeldPeriod]
     lanes: list[Lane]
     events: list[EventRow]
 
@@ -165,6 +180,8 @@ class GroupDetail(Struct, kw_only=True):
         waits: The members that a group of the consumer protocol waits for: the owners of partitions that the latest
             plan gives to others, and static members that are away.
         moves: The phase changes that are possible from the current phase; none for a group of the consumer protocol.
+        hold: The effect of policies now; null if they have none.
+        policy: The name of the policy entry in force. No topic contains it, so only `groups describe` has it.
     """
 
     summary: GroupSummary
@@ -178,6 +195,8 @@ class GroupDetail(Struct, kw_only=True):
     offsets: list[OffsetRow]
     why: Why | None
     flapping: list[Flapping]
+    hold: HoldRow | None
+    policy: PolicyName | None = None
 
 
 class Owner(Struct, kw_only=True):
@@ -188,6 +207,7 @@ class Owner(Struct, kw_only=True):
         known_from_ms: The time from which the owner is known.
         fencing_token: The owner's token at that moment; null if the owner or the token is unknown.
         before, after: The previous and the next owner, if the partition had no owner or the owner is unknown.
+        seat: The vacant seat that had the partition at that moment; null if it had an owner, or belonged to no seat.
     """
 
     group_id: str
@@ -200,6 +220,7 @@ class Owner(Struct, kw_only=True):
     fencing_token: int | None
     before: Span | None
     after: Span | None
+    seat: Seat | None
 
 
 class Overview(Struct, kw_only=True):

@@ -13,7 +13,7 @@ from streaming.views.fields import AWAY, known, state_of
 from streaming.views.group import GroupView
 from streaming.views.moving import moving
 from streaming.views.rebalances import GIVEN_UP, Rebalance, Wait, latest
-from streaming.views.words import brief, clock, duration, in_partitions
+from streaming.views.text import brief, clock, duration, in_partitions
 
 
 class WaitedFor(Struct):

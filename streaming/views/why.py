@@ -20,9 +20,18 @@ from coordinator.phases import GroupType
 from streaming.views.advice import ADVICE, DID, DID_OF_CONSUMERS, OF_CONSUMERS, UNKNOWN, Advice
 from streaming.views.epochs import EpochCause, epochs, in_words
 from streaming.views.group import GroupView
+from streaming.views.policy_advice import (
+    HeldBy,
+    SeatCount,
+    count_in_words,
+    held_by,
+    held_in_words,
+    seat_count,
+    spared_by,
+)
 from streaming.views.rebalances import Rebalance, latest, rebalances
+from streaming.views.text import brief, clock, duration, escape
 from streaming.views.waits import WaitedFor, waits
-from streaming.views.words import brief, clock, duration, escape
 
 COMES_BACK_MS = 120_000
 """A client that leaves and joins again within this time was restarted."""
@@ -47,6 +56,10 @@ class Why(Struct, kw_only=True):
         cause: A key of the tables of `streaming.views.advice`, or `unknown`.
         setting: The setting to check.
         details: Further sentences. Only groups of the consumer protocol have them, `epochs` and `waits`.
+        policies: Sentences about what policies did, or would have done.
+        held: How long policies have held the rebalance; null if none has.
+        seats: The seats that fell vacant within the day before; null if none did.
+        spared_by: The policy that would have made the rebalance unnecessary; null if none would have.
     """
 
     group_id: str
@@ -66,6 +79,10 @@ class Why(Struct, kw_only=True):
     details: list[str] = field(default_factory=list)
     epochs: list[EpochCause] = field(default_factory=list)
     waits: list[WaitedFor] = field(default_factory=list)
+    policies: list[str] = field(default_factory=list)
+    held: HeldBy | None = None
+    seats: SeatCount | None = None
+    spared_by: str | None = None
 
 
 def why(group: GroupView, at_ms: int | None = None, now_ms: int | None = None) -> Why | None:
@@ -79,7 +96,30 @@ def why(group: GroupView, at_ms: int | None = None, now_ms: int | None = None) -
     else:
         told = rebalances(group.events, group.moving)
         last = next((r for r in reversed(told) if r.started_ms <= at_ms), None)
-    return explain(group, last, now_ms=now_ms) if last else None
+    return explain_with_policies(group, last, at_ms or now_ms, now_ms=now_ms) if last else None
+
+
+def explain_with_policies(
+    group: GroupView, rebalance: Rebalance, until_ms: int | None, *, now_ms: int | None = None
+) -> Why:
+    """Return the explanation of one rebalance, and what policies did about it or would have done.
+
+    Args:
+        until_ms: The end of the day whose seats are counted; None for the last event.
+        now_ms: As for `why`.
+    """
+    told = explain(group, rebalance, now_ms=now_ms)
+    told.held = held_by(group, rebalance)
+    told.seats = seat_count(group, group.events[-1].at_ms if until_ms is None else until_ms)
+    spared = spared_by(group, rebalance) if _type_of(group, rebalance) is GroupType.CLASSIC else None
+    told.spared_by = spared.policy if spared else None
+    sentences = (
+        held_in_words(told.held) if told.held else None,
+        count_in_words(told.seats) if told.seats else None,
+        spared.text if spared else None,
+    )
+    told.policies = [sentence for sentence in sentences if sentence is not None]
+    return told
 
 
 def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None, now_ms: int | None = None) -> Why:

@@ -4,8 +4,7 @@ Clients choose ids, so every character that could move a cursor or hide text is 
 """
 
 import json
-import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,11 +19,14 @@ from coordinator.outputs import (
     ClockAhead,
     CommitRejected,
     EpochFenced,
+    FreezeBegun,
+    FreezeBroken,
     GroupConverted,
     GroupDeleted,
     GroupEmptied,
     GroupMember,
     GroupRecord,
+    Hold,
     LogBroken,
     MemberAway,
     MemberBack,
@@ -32,17 +34,35 @@ from coordinator.outputs import (
     MemberFenced,
     MemberJoined,
     MemberLeft,
+    MemberQuarantined,
     OffsetRecord,
     OffsetsDeleted,
     OffsetsExpired,
     Oversized,
     PlanMade,
+    PolicySet,
+    QuarantineEnded,
     RebalanceCompleted,
+    RebalanceHeld,
     RebalanceStarted,
     Rejected,
+    SeatTaken,
+    SeatVacated,
 )
 from coordinator.phases import GroupType, Phase
-from streaming.moments import calendar_time
+from streaming.views.text import (
+    brief,
+    clock,
+    clock_after,
+    counted,
+    duration,
+    escape,
+    in_partitions,
+    in_quotes,
+    names,
+    plain,
+    spans,
+)
 from streaming.wire.records import Tombstone
 
 
@@ -91,83 +111,31 @@ class Line(NamedTuple):
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def escape(text: str) -> str:
-    """Return text with each non-printable character as Python writes it: `\\x1b`."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def clock(at_ms: int | None) -> str:
-    """Return the local time of day, to the millisecond; the number itself if it is outside the calendar."""
-    if at_ms is None:
-        return "--:--:--.---"
-    at = calendar_time(at_ms)
-    return str(at_ms) if at is None else at.strftime("%H:%M:%S.%f")[:-3]
-
-
-def duration(wait_ms: int) -> str:
-    """Return a duration with its unit."""
-    if wait_ms < 1_000:
-        return f"{wait_ms} ms"
-    return f"{wait_ms / 1_000:.1f} s" if wait_ms < 60_000 else f"{wait_ms / 60_000:.1f} min"
-
-
-_SUFFIX = re.compile(r"-([0-9a-f]{4})[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
-
-
-def brief(member_id: str | None) -> str:
-    """Return a short name of a member: its client id, and enough of the rest to distinguish members of the same client
-    id.
-    """
-    if member_id is None:
-        return "nobody"
-    return escape(_SUFFIX.sub(r"-\1", member_id))
-
-
-def spans(numbers: Collection[int]) -> str:
-    """Return numbers as runs: `0-2 5`."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
-
-
-def in_partitions(assigned: Mapping[str, Collection[int]]) -> str:
-    """Return partitions by topic as text: `orders 0-2 5, payments 1`."""
-    return escape(by_topic(assigned)) or "nothing"
-
-
-def by_topic(assigned: Mapping[str, Collection[int]]) -> str:
-    """Return partitions by topic as text that is not escaped; "" if there are none."""
-    return ", ".join(f"{topic} {spans(each)}" for topic, each in sorted(assigned.items()) if each)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _reason(reason: str | None) -> str:
-    return f' ("{escape(reason)}")' if reason else ""
-
-
-def _names(member_ids: Collection[str]) -> str:
-    return ", ".join(map(brief, member_ids)) or "nobody"
-
-
 def _share(member: GroupMember) -> str:
+    standing = f" ({plain(member.standing)})" if isinstance(member.standing, str) else ""
     if member.assigned is None:
-        return f"{brief(member.member_id)}: {len(member.assignment)} bytes"
-    return f"{brief(member.member_id)}: {in_partitions(member.assigned)}"
+        return f"{brief(member.member_id)}{standing}: {len(member.assignment)} bytes"
+    return f"{brief(member.member_id)}{standing}: {in_partitions(member.assigned)}"
+
+
+def _hold(hold: Hold) -> str:
+    counts = (
+        (hold.vacant, "seat", "vacant"),
+        (hold.standing_by, "member", "standing by"),
+        (hold.quarantined, "member", "in quarantine"),
+    )
+    frozen = [f"frozen until {clock(hold.frozen_until_ms)}"] if hold.frozen_until_ms is not None else []
+    return ", ".join([*frozen, *(f"{counted(number, what)} {how}" for number, what, how in counts if number)])
 
 
 def _group(record: GroupRecord) -> str:
     if record.type == GroupType.CONSUMER.value:
         return _consumer_group(record)
     text = f"{record.state.value}, generation {record.generation_id}"
+    if isinstance(record.hold, Hold):
+        text += f", {_hold(record.hold)}"
     if record.state is not Phase.STABLE:
-        return f"{text}, {_count(len(record.members), 'member')}"
+        return f"{text}, {counted(len(record.members), 'member')}"
     return f"{text}, led by {brief(record.leader)} | " + " | ".join(map(_share, record.members))
 
 
@@ -195,8 +163,9 @@ def _offset(record: OffsetRecord) -> str:
 
 def _started(event: RebalanceStarted) -> str:
     who = f", {brief(event.member_id)} at {escape(event.client_host) or '?'}" if event.member_id else ""
-    cause = escape(event.cause).replace("_", " ")
-    told = f"rebalance: {cause}{who}{_reason(event.reason)}"
+    cause = plain(event.cause)
+    held = f", held for {duration(event.held_ms)}" if isinstance(event.held_ms, int) else ""
+    told = f"rebalance: {cause}{who}{in_quotes(event.reason)}{held}"
     waits_ms = event.joins_until_ms - event.at_ms
     return f"{told}; waits for joins, {duration(waits_ms)} at most" if waits_ms > 0 else told
 
@@ -211,8 +180,8 @@ def phases(event: RebalanceCompleted) -> str:
 
 def _completed(event: RebalanceCompleted) -> str:
     took = f"in {duration(event.duration_ms)} ({phases(event)})"
-    changes = [f"{verb} {_names(ids)}" for verb, ids in (("joined", event.joined), ("gone", event.gone)) if ids]
-    return "; ".join([f"rebalanced {took}, {_count(len(event.members_after), 'member')}", *changes])
+    changes = [f"{verb} {names(ids)}" for verb, ids in (("joined", event.joined), ("gone", event.gone)) if ids]
+    return "; ".join([f"rebalanced {took}, {counted(len(event.members_after), 'member')}", *changes])
 
 
 def _handovers(event: AssignmentChanged) -> str:
@@ -227,9 +196,7 @@ def _handovers(event: AssignmentChanged) -> str:
 
 def _expired(event: MemberExpired) -> str:
     silence = f" after {duration(event.silence_ms)} of silence" if event.silence_ms is not None else ""
-    return (
-        f"{brief(event.member_id)} was dropped: {escape(event.why).replace('_', ' ')}{silence}{_reason(event.reason)}"
-    )
+    return f"{brief(event.member_id)} was dropped: {plain(event.why)}{silence}{in_quotes(event.reason)}"
 
 
 def _fenced(event: MemberFenced) -> str:
@@ -240,7 +207,7 @@ def _fenced(event: MemberFenced) -> str:
 
 
 def _planned(event: PlanMade) -> str:
-    work = f"{_count(event.partitions, 'partition')} for {_count(event.members, 'member')}, {event.moved} moved"
+    work = f"{counted(event.partitions, 'partition')} for {counted(event.members, 'member')}, {event.moved} moved"
     when = f"{duration(event.waited_ms)} after the rebalance began"
     return f"plan {event.generation_id} by {escape(event.assignor)}: {work}, {when}"
 
@@ -270,7 +237,7 @@ def _log_broken(event: LogBroken) -> str:
 
 
 def _clock_ahead(event: ClockAhead) -> str:
-    what = f"{_count(event.records, 'request')} from {event.partition}@{event.offset} on"
+    what = f"{counted(event.records, 'request')} from {event.partition}@{event.offset} on"
     return f"{what} dated up to {event.ahead_ms} ms too late: the clock of a broker is wrong, or the coordinator's"
 
 
@@ -283,7 +250,58 @@ def _access_denied(event: AccessDenied) -> str:
 
 def _access_changed(event: AccessChanged) -> str:
     who = f"{escape(event.principal)} at {escape(event.client_host) or '?'}"
-    return f"shard {event.partition} uses {_count(event.rules, 'rule')} of {who}"
+    return f"shard {event.partition} uses {counted(event.rules, 'rule')} of {who}"
+
+
+def _until(event: RebalanceHeld | SeatVacated | MemberQuarantined | FreezeBegun | FreezeBroken) -> str:
+    return clock_after(event.until_ms, event.at_ms)
+
+
+def _held(event: RebalanceHeld) -> str:
+    who = f", {brief(event.member_id)}" if event.member_id else ""
+    by = f"by {plain(event.policy)} until {_until(event)} at the latest"
+    return f"rebalance held {by}: {plain(event.cause)}{who}"
+
+
+def seat_of(member_id: str) -> str:
+    """Return the name of a seat, by the member that had it."""
+    return f"the seat of {brief(member_id)}" if member_id else "the seat of added partitions"
+
+
+def _vacated(event: SeatVacated) -> str:
+    why = f"{plain(event.cause)}{in_quotes(event.reason)}"
+    kept = f"kept by {plain(event.policy)} until {_until(event)} at the latest"
+    return f"{seat_of(event.member_id)} is vacant ({in_partitions(event.partitions)}): {why}; {kept}"
+
+
+HOW = {
+    "took": "{who} took {seat}",
+    "passed": "{who} stood by and took {seat}",
+    "adopted": "{who} adopted {seat} beside its own",
+}
+"""How a seat is taken."""
+
+
+def _taken(event: SeatTaken) -> str:
+    how = HOW.get(event.how, "{who} has {seat}").format(who=brief(event.member_id), seat=seat_of(event.before))
+    return f"{how} ({in_partitions(event.partitions)}), without an owner for {duration(event.unowned_ms)}"
+
+
+def _quarantined(event: MemberQuarantined) -> str:
+    until = f"until {_until(event)}, time {event.times}"
+    why = f"{counted(event.flaps, 'membership')} of {escape(event.identity)} ended too soon"
+    return f"{brief(event.member_id)} is in quarantine {until}: {why}"
+
+
+def _freeze_broken(event: FreezeBroken) -> str:
+    did = f"{seat_of(event.member_id)} is adopted" if event.how == "adopted" else "all members join again"
+    return f"the freeze until {_until(event)} is broken: {plain(event.why)}; {did}"
+
+
+def _policy_set(event: PolicySet) -> str:
+    who = f"{escape(event.principal)} at {escape(event.client_host) or '?'}"
+    number = "1 policy" if event.policies == 1 else f"{event.policies} policies"
+    return f"shard {event.partition} uses {number} of {who}"
 
 
 NAMES_SHOWN = 5
@@ -302,8 +320,8 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     RebalanceStarted: _started,
     RebalanceCompleted: _completed,
     AssignmentChanged: _handovers,
-    MemberJoined: lambda e: f"{brief(e.member_id)} joined from {escape(e.client_host) or '?'}{_reason(e.reason)}",
-    MemberLeft: lambda e: f"{brief(e.member_id)} left{_reason(e.reason)}",
+    MemberJoined: lambda e: f"{brief(e.member_id)} joined from {escape(e.client_host) or '?'}{in_quotes(e.reason)}",
+    MemberLeft: lambda e: f"{brief(e.member_id)} left{in_quotes(e.reason)}",
     MemberExpired: _expired,
     MemberFenced: _fenced,
     PlanMade: _planned,
@@ -311,11 +329,11 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     MemberBack: _back,
     EpochFenced: _epoch_fenced,
     GroupConverted: lambda e: (
-        f"the group has the {escape(e.group_type)} protocol now, with {_count(e.members, 'member')}"
+        f"the group has the {escape(e.group_type)} protocol now, with {counted(e.members, 'member')}"
     ),
     CommitRejected: _commit_rejected,
-    OffsetsExpired: lambda e: f"{_count(len(e.partitions), 'offset')} expired",
-    OffsetsDeleted: lambda e: f"{_count(len(e.partitions), 'offset')} deleted on request",
+    OffsetsExpired: lambda e: f"{counted(len(e.partitions), 'offset')} expired",
+    OffsetsDeleted: lambda e: f"{counted(len(e.partitions), 'offset')} deleted on request",
     GroupEmptied: lambda e: "the last member has left",
     GroupDeleted: lambda e: f"group deleted: {escape(e.why)}",
     Rejected: lambda e: f"request {e.partition}@{e.offset} is not a request: {escape(e.why)}",
@@ -323,6 +341,14 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     ClockAhead: _clock_ahead,
     AccessDenied: _access_denied,
     AccessChanged: _access_changed,
+    RebalanceHeld: _held,
+    SeatVacated: _vacated,
+    SeatTaken: _taken,
+    MemberQuarantined: _quarantined,
+    QuarantineEnded: lambda e: f"the quarantine of {brief(e.member_id)} has ended: {plain(e.why)}",
+    FreezeBegun: lambda e: f"the group is frozen until {_until(e)}",
+    FreezeBroken: _freeze_broken,
+    PolicySet: _policy_set,
     Oversized: lambda e: f"{escape(e.what)} of {e.bytes} bytes is too large for a record and was omitted",
     Tombstone: _tombstone,
     Gap: lambda g: f"MISSING: versions {g.first} to {g.last} of this group were published and are not in the topics",

@@ -19,13 +19,13 @@ import psutil
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from coordinator.consumer_protocol import read_assignment
-from coordinator.outputs import OffsetRecord
+from coordinator.outputs import OffsetRecord, SeatTaken
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import NoAnswer
 from streaming.verify import Report, verify
-from streaming.wire.records import decode_group_record
+from streaming.wire.records import decode_event, decode_group_record
 from tests.chaos.gateways import GatewayProcess
 from tests.chaos.judge import Run
 from tests.system.asking import Asker
@@ -238,6 +238,12 @@ class Deployment:
             if isinstance(read, OffsetRecord):
                 yield read
 
+    def seats(self) -> Iterator[SeatTaken]:
+        for record in Reader(self.settings, GROUP).records(self.settings.events_topic):
+            read = decode_event(record.value)
+            if isinstance(read, SeatTaken):
+                yield read
+
     def ends(self) -> dict[int, int]:
         with closing(KafkaConsumer(bootstrap_servers=self.broker.bootstrap_servers)) as consumer:
             places = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
@@ -281,4 +287,4 @@ class Deployment:
                 lambda: self._is_answered(lambda: asker.describe().state.value == "Empty"), account=self._account
             )
         assert self.service.stop() == 0, self.service.log
-        return Run(self.histories, list(self.commits()), ends), verify(self.settings, settling_ms=0)
+        return Run(self.histories, list(self.commits()), ends, self.seats()), verify(self.settings, settling_ms=0)

@@ -1,11 +1,12 @@
 """The promises that a run must keep. They are checked with the members' notes and the coordinator's records."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.outputs import OffsetRecord
+from coordinator.outputs import OffsetRecord, SeatTaken
 from tests.chaos.history import Note, read
 
 
@@ -31,10 +32,18 @@ class Run:
     Args:
         commits: The offset commits that the coordinator has published, in its order.
         ends: The number of records of each partition.
+        seats: The seats that members have taken, in the coordinator's order.
     """
 
-    def __init__(self, histories: list[Path], commits: list[OffsetRecord], ends: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        histories: list[Path],
+        commits: list[OffsetRecord],
+        ends: Mapping[int, int],
+        seats: Iterable[SeatTaken] = (),
+    ) -> None:
         self._commits, self._ends = commits, ends
+        self._owners_by_seats = _owners_by_seats(seats)
         self.notes = {file.name: list(read(file)) for file in histories}
         self.stints = [stint for name, notes in self.notes.items() for stint in _stints(name, notes)]
 
@@ -110,30 +119,57 @@ class Run:
     def late_starts(self) -> Iterator[str]:
         """I13: check that an owner starts from a committed offset, at or after every offset acknowledged before.
 
-        A commit of an earlier generation is refused as soon as a new generation exists.
+        A commit of an earlier generation is refused as soon as a new generation exists. A commit of a member that is
+        gone is refused as well, so the taker of its seat starts from its last commit.
         """
         by_partition = defaultdict[int, list[OffsetRecord]](list)
         for published in self._commits:
             by_partition[published.partition].append(published)
-        acknowledged = defaultdict[int, list[tuple[int, int]]](list)
-        for _, generation, partition, offset in self.acknowledged:
-            acknowledged[partition].append((generation, offset))
+        acknowledged = defaultdict[int, list[tuple[str, int, int]]](list)
+        for member_id, generation, partition, offset in self.acknowledged:
+            acknowledged[partition].append((member_id, generation, offset))
         for stint in self.stints:
             if stint.start is None:
                 continue
-            known = [o for generation, o in acknowledged[stint.partition] if generation < stint.generation]
+            known = [o for who, number, o in acknowledged[stint.partition] if self._is_before(who, number, stint)]
             if stint.start < max(known, default=0):
                 yield f"{stint.partition}: {stint} began before {max(known)}, which had been acknowledged"
-            earlier = [c for c in by_partition[stint.partition] if c.generation_id < stint.generation]
+            of_all = by_partition[stint.partition]
+            earlier = [c for c in of_all if self._is_before(c.member_id, c.generation_id, stint)]
             if stint.start != (earlier[-1].offset if earlier else 0):
                 yield f"{stint.partition}: {stint} did not begin at the offset of {earlier[-1:]}"
 
     def two_owners(self) -> Iterator[str]:
-        """I1: check that a partition has one owner in a generation. A kept partition is not assigned again."""
-        owners = Counter((s.generation, s.partition) for s in self.stints)
-        for (generation, partition), count in owners.items():
-            if count > 1:
-                yield f"{partition}: {count} owners in generation {generation}"
+        """I1: check that a partition has one owner at a moment. A kept partition is not assigned again.
+
+        In one generation it has one owner, except where members took its seat one after the other.
+        """
+        owners = defaultdict[tuple[int, int], list[str]](list)
+        for stint in self.stints:
+            owners[stint.generation, stint.partition].append(stint.member_id)
+        for (generation, partition), members in owners.items():
+            passed_on = self._owners_by_seats.get((generation, partition), [])
+            if len(members) > 1 and (len({*members}) < len(members) or not {*members} <= {*passed_on}):
+                yield f"{partition}: {len(members)} owners in generation {generation}"
+
+    def _is_before(self, member_id: str, generation: int, stint: Stint) -> bool:
+        """Return whether a member had a partition before a stint: in an earlier generation, or in its seat."""
+        if generation != stint.generation:
+            return generation < stint.generation
+        passed_on = self._owners_by_seats.get((generation, stint.partition), [])
+        return stint.member_id in passed_on and member_id in passed_on[: passed_on.index(stint.member_id)]
+
+
+def _owners_by_seats(seats: Iterable[SeatTaken]) -> dict[tuple[int, int], list[str]]:
+    """Return the owners of each partition that was passed on, in order, by generation and partition.
+
+    A crash may have repeated events.
+    """
+    owners = dict[tuple[int, int], list[str]]()
+    for seat in {seat.version: seat for seat in seats}.values():
+        for partition in itertools.chain.from_iterable(seat.partitions.values()):
+            owners.setdefault((seat.generation_id or 0, partition), [seat.before]).append(seat.member_id)
+    return owners
 
 
 def _stints(name: str, notes: list[Note]) -> Iterator[Stint]:

@@ -1,9 +1,10 @@
 """The judge of chaos runs reports each kind of error, from the members' notes and the coordinator's records."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from coordinator.outputs import OffsetRecord
+from coordinator.outputs import OffsetRecord, SeatTaken
 from tests.chaos.judge import Run
 
 ENDS = {0: 10}
@@ -26,7 +27,11 @@ COMMITS = [(1, "ana", 4), (2, "bo", 10)]
 
 
 def wrongs(
-    folder: Path, ana: list[Line] = ANA, bo: list[Line] = BO, commits: list[tuple[int, str, int]] = COMMITS
+    folder: Path,
+    ana: list[Line] = ANA,
+    bo: list[Line] = BO,
+    commits: list[tuple[int, str, int]] = COMMITS,
+    seats: Sequence[SeatTaken] = (),
 ) -> list[str]:
     for name, lines in {"ana": ana, "bo": bo}.items():
         (folder / name).write_text("".join(json.dumps([0.0, *line]) + "\n" for line in lines) + '{"cut of')
@@ -37,7 +42,7 @@ def wrongs(
         )
         for generation, member_id, offset in commits
     ]  # fmt: skip
-    return Run([folder / "ana", folder / "bo"], published, ENDS).judge()
+    return Run([folder / "ana", folder / "bo"], published, ENDS, seats).judge()
 
 
 def test_at_least_once_reads_are_no_error(tmp_path: Path) -> None:
@@ -78,6 +83,26 @@ def test_two_owners_in_one_generation_are_reported(tmp_path: Path) -> None:
     ana = [(what, value, 2, who) for what, value, _, who in ANA]
     found = wrongs(tmp_path, ana=ana, commits=[(2, "ana", 4), (2, "bo", 10)])
     assert "0: 2 owners in generation 2" in found
+
+
+def seat(before: str, member_id: str, generation: int = 2) -> SeatTaken:
+    return SeatTaken(
+        group_id="work", version=5, at_ms=0, generation_id=generation, member_id=member_id, group_instance_id=None,
+        client_id="", client_host="", how="took", before=before, partitions={"work": [0]}, unowned_ms=0,
+        fencing_token=1,
+    )  # fmt: skip
+
+
+def test_a_seat_may_pass_on_within_a_generation(tmp_path: Path) -> None:
+    """I1: one owner at a moment, and the next one begins where the last one ended. A repeated event changes nothing."""
+    ana = [(what, value, 2, who) for what, value, _, who in ANA]
+    commits = [(2, "ana", 4), (2, "bo", 10)]
+    assert wrongs(tmp_path, ana=ana, commits=commits, seats=[seat("ana", "bo")] * 2) == []
+    for seats in ([seat("ana", "bo", 1)], [seat("cy", "bo")]):
+        assert "0: 2 owners in generation 2" in wrongs(tmp_path, ana=ana, commits=commits, seats=seats)
+    late = [BO[0], ("read", [0, 5, 9], 2, "bo"), *BO[2:]]
+    (wrong,) = wrongs(tmp_path, ana=ana, bo=late, commits=commits, seats=[seat("ana", "bo")])
+    assert "did not begin at the offset of" in wrong
 
 
 def test_a_member_without_reads_may_commit_its_first_position(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 from unittest.mock import patch
 
-from msgspec.structs import asdict
-
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
 from coordinator.group import Group
@@ -30,6 +28,7 @@ from coordinator.outputs import (
     RebalanceNotice,
     Reply,
 )
+from coordinator.policies import Policy
 from coordinator.requests import (
     Assignment,
     DeleteGroup,
@@ -49,6 +48,7 @@ from coordinator.requests import (
     Received,
     RepublishGroup,
     Request,
+    SetPolicies,
     SyncGroup,
     TopicPartition,
     TopicPartitions,
@@ -57,21 +57,11 @@ from coordinator.requests import (
 from coordinator.rosters import Rosters
 from coordinator.shard import Shard
 from tests.coordinator.invariants import Step, all_checkers
+from tests.coordinator.plain import PlainHeartbeat, long_path
 from tests.coordinator.waking import wake
 from tests.coordinator.wire import assignment, subscription
 
 SECRET = b"sixteen secret bytes"
-
-
-class PlainHeartbeat(Heartbeat, frozen=True, kw_only=True, tag="heartbeat"):
-    """A heartbeat of another type, so that the shard handles it on the path of all other requests."""
-
-
-def _long_path(received: Received) -> Received:
-    """Return a record whose heartbeat takes the path of all other requests."""
-    request = received.request
-    request = PlainHeartbeat(**asdict(request)) if type(request) is Heartbeat else request
-    return Received(received.offset, received.at_ms, request)
 
 
 Partitions = Mapping[str, Sequence[int]]
@@ -102,7 +92,8 @@ class Scenario:
         self.asked: dict[str, tuple[str, Request | Unreadable]] = {}
         self.answers: dict[str, list[AnyAnswer]] = {}
         self.latest_request_id = ""
-        self._offset = 0
+        self._offset = self._made_ms = 0
+        self._settings: dict[str, Any] = {}
         self._waiting: list[Received] | None = None
 
     def new_shard(self, state: bytes | None = None, **config: Any) -> Shard:
@@ -254,6 +245,16 @@ class Scenario:
         """Expel the member with that name or member id."""
         return self.ask(name, ExpelMember, member_id=self.ids.get(who, who), **fields)
 
+    def policies(self, *entries: Policy) -> Self:
+        """Set all policies of the shard."""
+        self._made_ms = max(self._made_ms + 1, self.now_ms)
+        return self.ask("admin", SetPolicies, group_id="", made_ms=self._made_ms, policies=entries)
+
+    def policy(self, **settings: Any) -> Self:
+        """Set policies of the group, beside those that were set so before; None for a policy switches it off."""
+        self._settings |= settings
+        return self.policies(Policy(name=self.group_id, **self._settings))
+
     def ask(self, name: str, kind: type[Any], **fields: Any) -> Self:
         """Send any request, by default with the member id and generation of `name`."""
         known = set(kind.__struct_fields__)
@@ -290,8 +291,7 @@ class Scenario:
 
     def step(self, log: list[Received], now_ms: int) -> list[Output]:
         """Run one batch in each of the shards, and check every promise."""
-        log = log or [wake(now_ms)]
-        before = self.shard.to_bytes()
+        log, before = log or [wake(now_ms)], self.shard.to_bytes()
         self.shard = self.new_shard(before)
         self.latest = self.shard.step(log, now_ms)
         assert self._living.step(log, now_ms) == self.latest, "encoding and decoding changes the outputs (I18)"
@@ -301,7 +301,7 @@ class Scenario:
         self.rosters = Rosters()
         by_long_path = self.new_shard(before)
         with patch.dict(KINDS, {PlainHeartbeat: KINDS[Heartbeat]}):
-            assert by_long_path.step([*map(_long_path, log)], now_ms) == self.latest, "the short path changes outputs"
+            assert by_long_path.step([*map(long_path, log)], now_ms) == self.latest, "the short path changes outputs"
         assert by_long_path.to_bytes() == state, "the short path of heartbeats changes the bytes"
         self.batches.append((log, now_ms))
         self.outputs += self.latest

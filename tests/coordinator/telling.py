@@ -10,6 +10,8 @@ Members have the names of the scenario. Request ids and versions are left out.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from msgspec import UNSET
+
 from coordinator import outputs as out
 from coordinator.consumer_protocol import assigned_partitions, subscribed_topics
 from coordinator.deadlines import Kind, deadlines
@@ -17,6 +19,7 @@ from coordinator.errors import ErrorCode
 from coordinator.group import Group
 from coordinator.group_parts import NEVER_MS
 from coordinator.phases import Phase
+from coordinator.requests import SetPolicies
 from tests.coordinator.scenario import Scenario
 
 TOPIC = "t"
@@ -101,7 +104,7 @@ class Teller:
         verb = VERBS[type(answer)]
         is_latest = request.request_id == self.s.last_request(name, type(request)).request_id
         words = REPLIES[type(answer)](self, answer)
-        group = self._of(getattr(request, "group_id", None))
+        group = self._of(None if isinstance(request, SetPolicies) else getattr(request, "group_id", None))
         told = [f"-> {group}{name}", verb, "" if is_latest else "(an earlier one)", answer.error, words]
         if answer.error_message:
             told.append(f"({answer.error_message})")
@@ -156,7 +159,8 @@ class Teller:
         leader = self.s.name(a.leader) or "nobody"
         told = f"{a.state.value} since={a.since_ms} generation={a.generation_id} protocol={protocol} leader={leader}"
         awaited = f" awaited={','.join(map(self.s.name, a.awaited))} until={a.deadline_ms}" if a.awaited else ""
-        return f"{told} topics={topics}{awaited}"
+        policy = "" if a.policy is UNSET else f" policy={a.policy.name}/{a.policy.pattern.value}"
+        return f"{told} topics={topics}{awaited}{policy}"
 
     def _described(self, a: out.DescribeGroupAnswer) -> Iterator[str]:
         for m in a.members:
@@ -168,6 +172,28 @@ class Teller:
                 f"   {self.s.name(m.member_id)} {m.client_id} {m.client_host} session={m.session_timeout_ms} "
                 f"rebalance={m.rebalance_timeout_ms} assignment={assigned(m.assignment)}{subscribed}{awaiting}{static}"
             )
+        if a.hold is not UNSET:
+            yield from self._described_hold(a.hold)
+
+    def _described_hold(self, hold: out.DescribedHold) -> Iterator[str]:
+        until = "" if hold.until_ms is None else f" held since {hold.since_ms} until {hold.until_ms}"
+        frozen = "" if hold.frozen_until_ms is None else f" frozen until {hold.frozen_until_ms}"
+        if until or frozen:
+            yield f"  {until}{frozen}"
+        for seat in hold.vacant:
+            who = self.s.name(seat.member_id) or "nobody"
+            offered = f" offered to {self.s.name(seat.offered_to)}" if seat.offered_to else ""
+            led = " led" if seat.led else ""
+            yield (
+                f"   seat of {who} {seat.client_id} {seat.client_host} {seat.policy} {seat.cause} "
+                f"{partitions(seat.partitions)} since {seat.since_ms} until {seat.until_ms}{led}{offered}"
+            )
+        for waiting in hold.standing_by:
+            name, since_ms, until_ms = self.s.name(waiting.member_id), waiting.since_ms, waiting.until_ms
+            yield f"   {name} stands by {waiting.policy} since {since_ms} until {until_ms}"
+        for kept in hold.quarantined:
+            name, flaps = self.s.name(kept.member_id), kept.flaps
+            yield f"   {name} quarantined {kept.identity} {flaps} flaps time {kept.times} until {kept.until_ms}"
 
     # -- records and events --------------------------------------------------------------------------------------------
 
@@ -181,9 +207,11 @@ class Teller:
             leader = f" leader={self.s.name(record.leader)}" if record.leader else ""
             members = "".join(
                 f" {self.s.name(m.member_id)}:{assigned(m.assignment)}{self._token(m.fencing_token)}"
+                + ("" if m.standing is UNSET else f"({m.standing})")
                 for m in record.members
             )
-            return f"group {record.state.value} generation={record.generation_id}{protocol}{leader}{members}"
+            hold = "" if record.hold is UNSET else f"; {self._hold(record.hold)}"
+            return f"group {record.state.value} generation={record.generation_id}{protocol}{leader}{members}{hold}"
         what = f"offset {place(output.key[2], output.key[3])}"
         if record is None:
             return f"{what} gone"
@@ -193,10 +221,17 @@ class Teller:
         until = "" if record.expire_timestamp_ms is None else f" until {record.expire_timestamp_ms}"
         return f"{what} {record.offset} {metadata}{who or 'from outside'}{until}"
 
+    def _hold(self, hold: out.Hold) -> str:
+        told = [] if hold.since_ms is None else [f"held since {hold.since_ms} until {hold.until_ms}"]
+        told += [] if hold.frozen_until_ms is None else [f"frozen until {hold.frozen_until_ms}"]
+        counts = ((hold.vacant, "vacant"), (hold.standing_by, "standing by"), (hold.quarantined, "quarantined"))
+        return ", ".join([*told, *(f"{count} {word}" for count, word in counts if count)])
+
     def _started(self, e: out.RebalanceStarted) -> str:
         reason = f" ({e.reason})" if e.reason else ""
         who = f" {self.s.name(e.member_id)}" if e.member_id else ""
-        return f"{e.cause}{who}{reason}, {e.members} members, joins until {e.joins_until_ms}"
+        held = "" if e.held_ms is UNSET else f", held {e.held_ms}"
+        return f"{e.cause}{who}{reason}, {e.members} members, joins until {e.joins_until_ms}{held}"
 
     def _completed(self, e: out.RebalanceCompleted) -> str:
         joined = f"; joined {self._names(e.joined)}" if e.joined else ""
@@ -227,6 +262,25 @@ class Teller:
         who = self.s.name(e.member_id) or "outsider"
         return f"{who} {e.error} claimed generation {e.claimed_generation_id}, {e.partitions} partitions"
 
+    def _held(self, e: out.RebalanceHeld) -> str:
+        return f"{self.s.name(e.member_id)} {e.cause}, by {e.policy} until {e.until_ms}"
+
+    def _vacated(self, e: out.SeatVacated) -> str:
+        return f"{self.s.name(e.member_id)} {e.cause}, kept until {e.until_ms}"
+
+    def _taken(self, e: out.SeatTaken) -> str:
+        before = self.s.name(e.before) or "nobody"
+        told = f"{self.s.name(e.member_id)} {e.how} it from {before}, unowned {e.unowned_ms}"
+        return f"{told}, token {e.fencing_token}"
+
+    def _quarantined(self, e: out.MemberQuarantined) -> str:
+        return f"{self.s.name(e.member_id)} {e.flaps} flaps, time {e.times}, until {e.until_ms}"
+
+    def _broken(self, e: out.FreezeBroken) -> str:
+        if e.how == "adopted":
+            return f"{e.why}, seat of {self.s.name(e.member_id) or 'nobody'} adopted"
+        return f"{e.why}, rebalanced"
+
     def _offsets(self, e: out.OffsetsExpired | out.OffsetsDeleted) -> str:
         return " ".join(place(topic, partition) for topic, partition in e.partitions)
 
@@ -250,6 +304,7 @@ VERBS = {
     out.RepublishGroupAnswer: "republish",
     out.ExpelMemberAnswer: "expel",
     out.ErrorAnswer: "garbage",
+    out.SetPoliciesAnswer: "policies",
 }
 
 REPLIES: dict[type, Callable[[Teller, Any], str]] = {
@@ -267,6 +322,7 @@ REPLIES: dict[type, Callable[[Teller, Any], str]] = {
     out.RepublishGroupAnswer: lambda teller, answer: f"{answer.records} records",
     out.ExpelMemberAnswer: Teller._expelled,
     out.ErrorAnswer: _nothing,
+    out.SetPoliciesAnswer: _nothing,
 }
 
 EVENTS: dict[type, Callable[[Teller, Any], str]] = {
@@ -281,6 +337,14 @@ EVENTS: dict[type, Callable[[Teller, Any], str]] = {
     out.OffsetsExpired: Teller._offsets,
     out.OffsetsDeleted: Teller._offsets,
     out.GroupEmptied: _nothing,
+    out.RebalanceHeld: Teller._held,
+    out.SeatVacated: Teller._vacated,
+    out.SeatTaken: Teller._taken,
+    out.MemberQuarantined: Teller._quarantined,
+    out.QuarantineEnded: lambda teller, event: f"{teller.s.name(event.member_id)} {event.why}",
+    out.FreezeBegun: lambda teller, event: f"until {event.until_ms}",
+    out.FreezeBroken: Teller._broken,
+    out.PolicySet: lambda teller, event: f"{event.policies} entries",
     out.GroupDeleted: lambda teller, event: event.why,
     out.LogBroken: lambda teller, event: f"offset {event.found}, not {event.expected}",
     out.ClockAhead: lambda teller, event: f"{event.records} from offset {event.offset}, {event.ahead_ms} ms",

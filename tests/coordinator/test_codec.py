@@ -126,7 +126,7 @@ def test_the_second_version_is_still_read(state: bytes):
 
 
 def _as_it_was(stored: Stored) -> Stored:
-    vitals = codec.decode_vitals(stored)
+    vitals = msgspec.structs.astuple(codec.decode_vitals(stored))[:13]  # without the fields of the seventh version
     return msgspec.structs.replace(stored, vitals=msgspec.msgpack.encode(vitals))
 
 

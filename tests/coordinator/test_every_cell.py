@@ -425,9 +425,10 @@ def heard(s: Scenario) -> str:
 def test_every_kind_of_request_occurs():
     asked = {type(cell.ask(cell.begin()).asked.popitem()[1][1]) for cell in CELLS if cell.phase == "Stable"}
     of_rules = {requests.SetAccess, requests.DescribeAccess, requests.CheckAccess}
+    of_policies = {requests.SetPolicies, requests.DescribePolicies}
     of_consumers = {ConsumerGroupHeartbeat, ConsumerGroupDescribe, GroupTopics}
     of_transactions = {requests.TxnOffsetCommit, requests.SettleTransactions}
-    assert asked == {*get_args(requests.Request)} - of_rules - of_consumers - of_transactions
+    assert asked == {*get_args(requests.Request)} - of_rules - of_policies - of_consumers - of_transactions
 
 
 def test_every_setup_is_in_its_phase():

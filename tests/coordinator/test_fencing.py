@@ -7,7 +7,8 @@ import pytest
 
 from coordinator.errors import ErrorCode
 from coordinator.limits import FENCING_TOKEN_FLOOR_MAX, REMOVED_GROUP_MS
-from coordinator.outputs import MemberFenced, RebalanceCompleted
+from coordinator.outputs import MemberFenced, RebalanceCompleted, SeatTaken
+from coordinator.policies import Succession
 from tests.coordinator.invariants.tokens import JSON_INTEGER_MAX
 from tests.coordinator.scenario import Scenario
 
@@ -167,6 +168,12 @@ def test_tokens_after_a_state_without_tokens_are_above_all_generations():
 TEN_YEARS_MS = 3_652 * DAY_MS
 
 
+def passed_on(s: Scenario, owner: str, name: str) -> int:
+    """Replace the only owner by a newcomer, and return the newcomer's token."""
+    s.join(name).sync(name).leave(owner).join(name).is_("Stable")
+    return token_of(s, name)
+
+
 def lives(s: Scenario, chance: Random, until_ms: int) -> list[int]:
     """Run joins, leaves, expiries and restarts of a group until then, and return its tokens in order."""
     tokens, number = [], len(s.ids)
@@ -177,6 +184,9 @@ def lives(s: Scenario, chance: Random, until_ms: int) -> list[int]:
         for _ in range(chance.randrange(3) * is_static):
             s.at(s.now_ms + chance.choice((0, 5_000))).join(name, member_id="", group_instance_id="i")
             tokens.append(token_of(s, [*s.ids][-1]))
+        for _ in range(chance.randrange(3)):
+            number += 1
+            tokens.append(passed_on(s, [*s.ids][-1], f"c{number}"))
         if chance.random() < 0.5:
             s.leave([*s.ids][-1])
         s.until(s.now_ms + chance.choice((FORGOTTEN_AFTER_MS, DAY_MS, 51 * HOUR_MS, 40 * DAY_MS))).is_gone()
@@ -185,7 +195,7 @@ def lives(s: Scenario, chance: Random, until_ms: int) -> list[int]:
 
 @pytest.mark.parametrize("number", range(3))
 def test_a_store_accepts_every_owner_for_ten_years(number: int):
-    """Members and topics change, and a checkpoint is lost while the clocks are behind: no owner is refused.
+    """Members, seats and topics change, and a checkpoint is lost while the clocks are behind: no owner is refused.
 
     Each of these begins without any state; the last one with the floor that a start with an empty checkpoint reads.
     """
@@ -194,10 +204,11 @@ def test_a_store_accepts_every_owner_for_ten_years(number: int):
     for back_ms in (0, 0, 30 * DAY_MS):
         if back_ms:
             now_ms, floor = now_ms - back_ms, store.highest + 1
-        s = Scenario(fencing_token_floor=floor).at(now_ms)
+        s = Scenario(fencing_token_floor=floor).at(now_ms).policy(succession=Succession())
         tokens = lives(s, chance, now_ms + TEN_YEARS_MS // 3)
         assert all(map(store.takes, tokens))
         assert tokens == sorted(set(tokens)), "each owner has another token than the one before"
+        assert s.events(SeatTaken), "seats pass on"
         generations |= {event.generation_id for event in s.events(RebalanceCompleted)}
         now_ms = s.now_ms
     assert 1 in generations, "generations are not tokens: they start again at 1"

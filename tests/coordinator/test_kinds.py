@@ -22,7 +22,8 @@ from coordinator.outputs import Answer, AnyAnswer, AssignmentNotice, ErrorAnswer
 from coordinator.phases import Phase
 from coordinator.requests import Heartbeat, Received, Request
 from coordinator.shard import Shard
-from tests.coordinator.scenario import PlainHeartbeat, Scenario
+from tests.coordinator.plain import PlainHeartbeat
+from tests.coordinator.scenario import Scenario
 
 OF_NO_REQUEST = {AssignmentNotice, ErrorAnswer, RebalanceNotice}
 """The response to an unreadable record, and the notices, which answer no request."""

@@ -44,6 +44,7 @@ DELETE = {**ASKED, "kind": "delete_group"}
 REBALANCE = {**ASKED, "kind": "rebalance_group"}
 RULE = {"principal": "User:ana", "operation": "READ", "resource": "GROUP", "name": "g"}
 SET = {**ASKED, "kind": "set_access", "made_ms": 1, "rules": [RULE]}
+POLICIES = {**ASKED, "kind": "set_policies", "made_ms": 1, "policies": []}
 ACTION = {"operation": "READ", "resource": "GROUP", "name": "g"}
 CHECK = {**ASKED, "kind": "check_access", "actions": [ACTION]}
 EXPEL = {**ASKED, "kind": "expel_member", "member_id": "m"}
@@ -117,6 +118,9 @@ BOUNDS = {
     "resource of a rule":      (limits.NAME_CHARS_MAX,        lambda n: rule(name="x" * n)),
     "host of a rule":          (limits.HOST_CHARS_MAX,        lambda n: rule(host="x" * n)),
     "time of rules, int64":    (2**63 - 1,                    lambda n: {**SET, "made_ms": n}),
+    "policies":                (limits.POLICIES_MAX,          lambda n: {**POLICIES, "policies": [{"name": "g"}] * n}),
+    "name of a policy":        (limits.NAME_CHARS_MAX,        lambda n: {**POLICIES, "policies": [{"name": "x" * n}]}),
+    "time of policies, int64": (2**63 - 1,                    lambda n: {**POLICIES, "made_ms": n}),
     "actions to check":        (limits.ACTIONS_MAX,           lambda n: {**CHECK, "actions": [ACTION] * n}),
     "resource to check":       (limits.NAME_CHARS_MAX,
                                 lambda n: {**CHECK, "actions": [{**ACTION, "name": "x" * n}]}),

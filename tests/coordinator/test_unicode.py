@@ -123,6 +123,11 @@ MAY_FORMAT = {
     "guard.set_access",                    # numbers
     "converting._read",                    # text
     "hashing",                             # numbers
+    "kept_policies._why_not",              # numbers
+    "policies.Problem.__str__",            # text
+    "policies.problems",                   # numbers
+    "policies._problems_of_settle",        # text and numbers
+    "policies._problems_of_freeze",        # text and numbers
     "hashing._written",                    # text
     "hashing.member_suffix",               # text
     "membership._new_id",                  # text

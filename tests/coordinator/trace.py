@@ -28,6 +28,8 @@ and its member; `c1#2` is the second id that client c1 was given. Commands, with
     expel NAME          reason= instance= id=
     repeat NAME KIND    send the latest request of that kind again, the same in every byte
     garbage NAME WHY    a record that is not a request, from a client that gets a response; `-` gets none
+    policy NAME setting=value...  set a policy of the group, beside those that were set before; `policy NAME off`.
+                        Windows of a freeze are minutes of the week: windows=0-60,120-180
     sessions            show the session deadlines of the members
     tokens              show fencing tokens from here on
     away, back MS       the coordinator stops: requests wait in the log, until one batch reads them all at MS
@@ -43,6 +45,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator import requests
+from coordinator.policies import Freeze, Quarantine, Settle, Succession, Window
 from coordinator.requests import Protocol, Unreadable
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.telling import TOPIC, Teller
@@ -286,6 +289,18 @@ KINDS = {
 }
 
 
+POLICIES = {"succession": Succession, "settle": Settle, "freeze": Freeze, "quarantine": Quarantine}
+
+
+def _policy(player: Player, arguments: list[str], options: Options) -> None:
+    windows = [tuple(map(int, each.split("-"))) for each in options.pop("windows", "").split(",") if each]
+    settings: dict[str, Any] = {name: int(value) for name, value in options.items()}
+    if windows:
+        settings["windows"] = tuple(Window(from_minute=begin, until_minute=end) for begin, end in windows)
+    name, *rest = arguments
+    player.s.policy(**{name: None if rest == ["off"] else POLICIES[name](**settings)})
+
+
 def _repeat(player: Player, arguments: list[str], options: Options) -> None:
     name, kind = arguments
     player.s.send(name, player.s.last_request(name, KINDS[kind]))
@@ -329,6 +344,7 @@ COMMANDS: dict[str, Callable[[Player, list[str], Options], None]] = {
     "expel": _expel,
     "repeat": _repeat,
     "garbage": _garbage,
+    "policy": _policy,
     "sessions": _sessions,
     "tokens": _tokens,
     "away": _away,

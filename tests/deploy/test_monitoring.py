@@ -16,8 +16,9 @@ from streaming.gateway.metrics import Metrics
 from streaming.kafka.pulse import Pulse
 from streaming.query.coordinator import Coordinator
 from streaming.query.health import QueryHealth
-from streaming.views import Views
-from streaming.views.metrics import COUNTERS, GAUGES, OF_KMINION, OF_PARTITIONS, Family, GroupFigures
+from streaming.views import Views, policy_metrics
+from streaming.views.families import Family
+from streaming.views.metrics import COUNTERS, DURATIONS, GAUGES, OF_KMINION, OF_PARTITIONS, GroupFigures
 from tests.deploy.reading import DEPLOY
 from tests.deploy.test_health import Brokers, progress
 
@@ -45,12 +46,14 @@ def figures() -> dict[str, set[str]]:
         for metric in registry.collect():
             for suffix in SUFFIXES[metric.type]:
                 labels[metric.name + suffix] = {name for sample in metric.samples for name in sample.labels}
-    of_groups: tuple[Family, ...] = GAUGES + COUNTERS + OF_PARTITIONS + OF_KMINION
+    counters = COUNTERS + policy_metrics.COUNTERS
+    of_groups: tuple[Family, ...] = GAUGES + policy_metrics.GAUGES + counters + OF_PARTITIONS + OF_KMINION
     for family in of_groups:
-        name = family.name + ("_total" if family in COUNTERS else "")
+        name = family.name + ("_total" if family in counters else "")
         labels[name] = {"group_id" if family.name.startswith("kminion") else "group", *family.labels}
     for suffix in SUFFIXES["histogram"]:
-        labels["groupcoord_rebalance_duration_seconds" + suffix] = {"group", "le"}
+        for family_name in (DURATIONS.name, policy_metrics.UNOWNED.name):
+            labels[family_name + suffix] = {"group", "le"}
     return labels
 
 
@@ -130,6 +133,14 @@ def test_an_expression_of_rebalancing_groups_has_every_state_that_is_not_at_rest
 )
 def test_the_dashboard_has_every_metric_of_the_consumer_protocol(family: Family) -> None:
     assert any(re.search(rf"\b{family.name}(_total)?\b", expression) for _, expression in expressions())
+
+
+@pytest.mark.parametrize(
+    "name", [f.name for f in (*policy_metrics.GAUGES, *policy_metrics.COUNTERS, policy_metrics.UNOWNED)]
+)
+def test_the_dashboard_has_every_metric_of_policies(name: str) -> None:
+    """policies.md 3.4."""
+    assert any(re.search(rf"\b{name}(_total|_bucket)?\b", expression) for _, expression in expressions())
 
 
 def test_an_alert_tells_of_fenced_heartbeats() -> None:

@@ -9,14 +9,15 @@ from coordinator.codec import RemovedGroup
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.group import Group
 from coordinator.outputs import AssignmentNotice, Output, RebalanceNotice, Reply
-from coordinator.requests import ListGroups, Received, SettleTransactions, Wake
+from coordinator.policies import Policy, Quarantine, Settle, Succession
+from coordinator.requests import ListGroups, Received, SetPolicies, SettleTransactions, Wake
 from coordinator.shard import Shard
 from tests.coordinator.consumer.long_path import long_paths, on_long_path
 from tests.coordinator.waking import wake
 from tests.simulation.judge import Broken, Judge
 from tests.simulation.script import Script
 
-OF_ALL_GROUPS = (ListGroups, SettleTransactions, Wake)
+OF_ALL_GROUPS = (ListGroups, SetPolicies, SettleTransactions, Wake)
 """The records that are not of one group."""
 
 ByGroup = dict[str | None, list[Output]]
@@ -95,6 +96,24 @@ def long_path(script: Script, judge: Judge) -> None:
             raise Broken("LongPath", "the long path changes the state")
 
 
+def policies_elsewhere(script: Script, judge: Judge) -> None:
+    """P8: check that policies of another group change nothing, if the script sets none."""
+    batches = list(script.batches())
+    log = [record for records, _ in batches for record in records]
+    has_policies = any(isinstance(record.request, SetPolicies) for record in log)
+    if has_policies or not log or (not _has_right_clocks(script) and any(batch.codec for _, batch in batches)):
+        return  # for the clocks, see `one_life`
+    policy = Policy(name="no group's", succession=Succession(), settle=Settle(), quarantine=Quarantine())
+    request = SetPolicies(request_id="", reply_to="nobody", made_ms=1, policies=(policy,))
+    before, living = [Received(-1, log[0].at_ms, request)], judge.shard(None)
+    for (records, batch), outputs in zip(batches, judge.outputs, strict=False):
+        begun = before if records else []
+        before = [] if records else before
+        told = living.step([*living.deferred, *begun, *records], batch.now_ms)
+        if told[2 * len(begun) :] != outputs:
+            raise Broken("PoliciesElsewhere", f"policies of another group change the batch of {batch.now_ms}")
+
+
 AUDITS: dict[str, Callable[[Script, Judge], None]] = {
     "one life": one_life,
     "one batch": partial(cut, 10**9),
@@ -102,6 +121,7 @@ AUDITS: dict[str, Callable[[Script, Judge], None]] = {
     "by sevens": partial(cut, 7),
     "each alone": each_alone,
     "long path": long_path,
+    "policies elsewhere": policies_elsewhere,
 }
 
 

@@ -185,11 +185,12 @@ def written_as(version: int, kept: Kept, state: bytes | None) -> bytes | None:
     """Return a state as an older version of the codec wrote it. The first version could not store forgotten groups.
 
     The clock of the fifth version stays: code before it had other times, with which the checkers would fail. No version
-    in `OLDER` could store groups of the consumer protocol, or the places of transactions.
+    in `OLDER` before the sixth could store groups of the consumer protocol, or the places of transactions, and none
+    could store policies.
     """
     if state is None or version not in OLDER or any(stored.is_consumer for stored in kept.groups.values()):
         return state
-    if kept.pending or kept.transactions_topic_id:
+    if kept.pending or kept.transactions_topic_id or kept.policies:
         return state
     if version == 1 and (kept.removed_groups or kept.clock != Clock()):
         return state
@@ -212,12 +213,13 @@ OLDER: dict[int, Callable[[Kept], object]] = {
     3: lambda kept: [_classic(kept.groups), kept.removed_groups, b"", kept.clock, kept.allowance],
     4: lambda kept: [_classic(kept.groups), kept.removed_groups, kept.access, kept.clock, kept.allowance],
     5: lambda kept: [_classic(kept.groups), kept.removed_groups, kept.access, kept.clock, kept.allowance],
+    6: lambda kept: msgspec.structs.astuple(kept)[:-1],
 }
 """The encodings of older versions. The fourth version added access rules; no simulation sets any. The fencing tokens of
 the fifth, at the ends of members, groups and forgotten groups, stay: without them the checkers would fail. The sixth
-added groups of the consumer protocol."""
+added groups of the consumer protocol, and the seventh policies."""
 
 
 def _with_whole_vitals(stored: Stored) -> Stored:
-    vitals = codec.decode_vitals(stored)
+    vitals = msgspec.structs.astuple(codec.decode_vitals(stored))[:13]
     return msgspec.structs.replace(stored, vitals=_encode(vitals))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from coordinator.consumer_group import ConsumerGroup, ConsumerVitals
+from coordinator.consumer_protocol import assigned_partitions
 from coordinator.group import Group, Vitals
 from coordinator.group_parts import NEVER_MS, Session
 from coordinator.member import MemberState
@@ -42,7 +43,7 @@ def _waits_ms(vitals: Vitals | ConsumerVitals) -> list[int]:
         times_ms = [vitals.plan_ms, vitals.now_ms]
     else:
         sessions += vitals.pending.values()
-        times_ms = [vitals.joins_ms, vitals.syncs_ms, vitals.now_ms]
+        times_ms = [vitals.joins_ms, vitals.syncs_ms, vitals.seats_ms, vitals.now_ms]
     return [*times_ms, *(session.deadline_ms for session in sessions)]
 
 
@@ -73,7 +74,9 @@ def _behind(group: AnyGroup, process: AnyProcess) -> str | None:
         member = process.member
         known = group.epoch_of(member.member_id) if isinstance(group, ConsumerGroup) else group.generation_id
         is_right = (member.state, member.generation_id) == (MemberState.STABLE, known)
-        return None if is_right else f"{member.member_id} is {member.state.name} in generation {member.generation_id}"
+        if not is_right:
+            return f"{member.member_id} is {member.state.name} in generation {member.generation_id}"
+        return _held(group, process) if isinstance(group, Group) else None
     if not isinstance(group, ConsumerGroup):
         return f"{group.group_id} is a classic group, and {process.member_id} is alive"
     member_id, assigned = process.member_id, group.members[process.member_id].assigned
@@ -82,6 +85,14 @@ def _behind(group: AnyGroup, process: AnyProcess) -> str | None:
     if not is_right or owned != {topic_id: set(numbers) for topic_id, numbers in assigned.items()}:
         return f"{member_id} is {process.state.name} at {process.epoch} with {owned}, and should have {assigned}"
     return None
+
+
+def _held(group: Group, process: Process) -> str | None:
+    """Return a message about a group whose rebalance is held, or about a process that does not know its partitions."""
+    if group.seats.is_held or group.seats.hidden:
+        return f"{group.group_id} is held, or has members in quarantine"
+    assigned = assigned_partitions(group.members[process.member_id].assignment) or {}
+    return None if process.owned == assigned else f"{process.member_id} has {process.owned}, and should have {assigned}"
 
 
 class Rounds:

@@ -26,6 +26,7 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.consumers import Consumer
 from tests.simulation.faults import Swarm
 from tests.simulation.judge import OLDER, Broken, Judge
+from tests.simulation.policies import Legislator
 from tests.simulation.processes import AnyProcess, Processes
 from tests.simulation.producers import Producers
 from tests.simulation.script import Batch, Script
@@ -103,6 +104,9 @@ class Simulation:
         self.clocks, self.topic = Clocks(chance), GroupsTopic()
         self._unavailable_until_ms = self._slow_until_ms = self._takes_max = 0
         living = self.processes.of_group
+        self.legislator = Legislator(name, self.group_ids)
+        for request in self.legislator.begin(self.now_ms):
+            self._send_surely(request)
         self.producers = Producers(name, self.group_ids, lone, living, is_exact=is_exact, now_ms=self.now_ms)
         for group_id, size in zip(self.group_ids, sizes, strict=True):
             for n in range(size):
@@ -183,6 +187,11 @@ class Simulation:
         for at_ms in arrivals:
             self._sent += 1
             heapq.heappush(self._to_log, (at_ms, self._sent, request))
+
+    def _send_surely(self, request: Request) -> None:
+        """Send a request that arrives once, and at once."""
+        self._sent += 1
+        heapq.heappush(self._to_log, (self.now_ms, self._sent, request))
 
     def _transact(self) -> None:
         """Send the commits of producers, and append the reports of the driver to the log."""
@@ -292,6 +301,8 @@ class Simulation:
         for fault in self.swarm.faults("turn of the members"):
             if self.processes.running:
                 self._apply_fault_to(chance.choice(self.processes.running), fault)
+        for request in self.legislator.turn(now_ms):
+            self._send_surely(request)
         for fault in self.swarm.faults("turn of others"):
             if fault == "a topic changes":
                 self.cluster.change(self.now_ms)
@@ -368,6 +379,8 @@ class Simulation:
             for request in process.make_up(self.now_ms):
                 self._send(request)
         self._tell_topics()
+        for request in self.legislator.calm(self.now_ms):
+            self._send_surely(request)
         self._to_log = [(min(at_ms, self.now_ms), *rest) for at_ms, *rest in sorted(self._to_log)]
         self._to_inbox = [(min(at_ms, self.now_ms), *rest) for at_ms, *rest in sorted(self._to_inbox)]
         heapq.heapify(self._to_log)

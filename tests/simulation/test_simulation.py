@@ -69,7 +69,7 @@ def test_every_kind_of_fault_occurs():
     assert any(later.at_ms < earlier.at_ms for s in scripts for earlier, later in _pairs(_log(s)))
     assert {s.is_exact for s in scripts} == {True, False}
     kinds = {type(record.request).__name__ for script in scripts for record in _log(script)}
-    assert len(kinds) == 20, f"expected eighteen requests, Wake and Unreadable, got {sorted(kinds)}"
+    assert len(kinds) == 21, f"expected nineteen requests, Wake and Unreadable, got {sorted(kinds)}"
 
 
 def test_every_kind_of_fault_of_transactions_occurs():
@@ -197,6 +197,12 @@ HANDFUL = (
     "an aborted commit is stored",
     "a committed commit is dropped",
     "an earlier transaction drops the offsets of later ones",
+    "a seat that was taken is offered again",
+    "a seat is taken with the token of its generation",
+    "a called member is not told so",
+    "a rebalance leaves debts",
+    "a vacancy has no deadline",
+    "a member in quarantine is in the roll",
 )
 
 

@@ -356,6 +356,28 @@ def test_rules_are_set_and_shown_by_command(service: Service, tmp_path: Path, mo
     assert set_rules(settings, ()) == settings.request_partitions
 
 
+def test_policies_are_set_and_shown_by_command(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """policies.md 3.3: `policy set` accepts the output of `policy show`; only administrators may set them."""
+    (file := tmp_path / "policies.toml").write_text('[[policies]]\nname = "orders"\nsuccession = {}\n')
+    for name in ("bootstrap_servers", "topic_prefix", "access_key_file"):
+        monkeypatch.setenv(f"COORDINATOR_{name.upper()}", str(getattr(service.settings, name)))
+    monkeypatch.setenv("COORDINATOR_PRINCIPAL", "User:root")
+    done = CliRunner().invoke(app, ["policy", "set", str(file)])
+    assert done.exit_code == 0, done.output
+    shown = CliRunner().invoke(app, ["policy", "show"])
+    assert (shown.exit_code, shown.stdout) == (0, file.read_text())
+    assert CliRunner().invoke(app, ["policy", "freeze", "orders", "--for", "1h"]).exit_code == 0
+    frozen = CliRunner().invoke(app, ["policy", "of", "orders"])
+    assert "succession = {}\nfreeze = { until = 20" in frozen.stdout
+    assert CliRunner().invoke(app, ["policy", "thaw", "orders"]).exit_code == 0
+    assert CliRunner().invoke(app, ["policy", "of", "orders"]).stdout == file.read_text()
+    monkeypatch.setenv("COORDINATOR_PRINCIPAL", "User:eve")
+    refused = CliRunner().invoke(app, ["policy", "set", str(file)])
+    assert "does not allow User:eve to show or set policies" in str(refused.exception)
+
+
 def test_no_file_holds_the_key(service: Service, gateway: Gateway) -> None:
     """The log, the plans and the checkpoint do not hold the key. This test is the last, so that they are not empty."""
     readable = [service.log_file, service.ready_file, *service.checkpoint.rglob("*")]

@@ -56,10 +56,10 @@ def run_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     """Return a function that runs `coordinator groups ...` as a script does, on a coordinator's topics."""
 
     def on(settings: Settings) -> Run:
-        def run(*typed: str) -> Ran:
+        def run(*typed: str, command: str = "groups") -> Ran:
             for name in ("bootstrap_servers", "topic_prefix"):
                 monkeypatch.setenv(f"COORDINATOR_{name.upper()}", str(getattr(settings, name)))
-            monkeypatch.setattr(sys, "argv", ["coordinator", "groups", *typed])
+            monkeypatch.setattr(sys, "argv", ["coordinator", command, *typed])
             capsys.readouterr()
             code = 0
             try:

@@ -24,6 +24,7 @@ from streaming.views.reading import Reading
 from streaming.views.rebalances import rebalances
 from streaming.views.why import flapping
 from tests.streaming.views.consumers import GIVES_UP_AFTER_MS, ConsumerTopics, converse_consumers, life
+from tests.streaming.views.deploy import RECORD, deploy_views
 from tests.streaming.views.test_views import folded, raws
 from tests.streaming.views.test_waits import expired
 from tests.streaming.views.written import WrittenTopics, converse
@@ -147,6 +148,32 @@ def test_queries_agree_with_the_views_of_consumer_groups(tmp_path: Path) -> None
         if row["group_id"] in ("g", "dead")
     ]
     assert by_member == [("dead", "ana", 2, 43_000), ("g", "ana", 2, GIVES_UP_AFTER_MS), ("g", "bo", 1, 600)]
+
+
+def test_queries_agree_with_the_views_of_a_group_under_policies(tmp_path: Path) -> None:
+    """policies.md 3.4: a seat that passes on changes the owner; departures and their costs are counted by day."""
+    group = deploy_views().groups["deploy"]
+    rows: dict[str, list[Any]] = {"events": [*map(to_row, group.events)], "groups": [to_row(RECORD)], "offsets": []}
+    for name, schema in TABLES.items():
+        pq.write_table(pa.Table.from_pylist(rows[name], schema=schema), tmp_path / f"{name}.parquet")
+    spark = SparkSession.builder.getOrCreate()
+    register_files(spark, tmp_path)
+
+    asked = spark.sql(query("time_without_owner")).collect()
+    waits = {(row["topic"], row["partition"]): row["without_owner_ms"] for row in asked}
+    assert waits == {place: without_owner_ms(spans) for place, spans in spans_of_owners(group).items()}
+    assert waits == {("t", 0): 300, ("t", 1): 4_000, ("t", 2): 60_100}
+
+    (cost,) = spark.sql(query("restarts_and_what_they_cost")).collect()
+    assert {name: value for name, value in cost.asDict().items() if name != "day"} == {
+        "group_id": "deploy", "departures": 4, "rebalances": 1, "seats_vacated": 4, "seats_passed_on": 2,
+        "seats_adopted": 1, "longest_without_owner_ms": 60_100, "partition_seconds_without_owner": 64.4,
+    }  # fmt: skip
+    flappers = {
+        (row["client_id"], row["seats"], row["quarantines"]) for row in spark.sql(query("flapping_members")).collect()
+    }
+    assert flappers == {("c", 1, 0), ("d", 1, 0), ("f", 0, 1)}
+    assert [row["held"] for row in spark.sql(query("rebalances_by_cause")).collect()] == [0]
 
 
 @pytest.mark.nightly

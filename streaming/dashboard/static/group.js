@@ -38,6 +38,27 @@ const waits = ({ summary, awaited, waits: running }, nowMs) => {
   return [summary.state === "CompletingRebalance" ? ["Waits for the plan of", names] : ["May wait for", names]];
 };
 
+const SEATS_SHOWN = 3;
+const named = (id) => html`<span title=${shown(id, 300)}>${id === "" ? "added partitions" : brief(id, 24)}</span>`;
+const listed = (all, cell) => html`${all.slice(0, SEATS_SHOWN).map((each, index) => html`${index > 0 && ", "}${cell(each)}`)}${
+  all.length > SEATS_SHOWN && ` and ${many(all.length - SEATS_SHOWN, "more")}`}`;
+
+// What policies do now: a rebalance that is held and why, a freeze, members in quarantine.
+const holds = ({ hold }, nowMs) => {
+  if (hold == null) return [];
+  const seats = html`${many(hold.vacant, "vacant seat")}${hold.seats.length > 0 && html` (${listed(hold.seats, (seat) => named(seat.member_id))})`}`;
+  const standing = html`${many(hold.standing_by.length, "member")} standing by`;
+  const causes = [hold.vacant > 0 && seats, hold.standing_by.length > 0 && standing].filter(Boolean);
+  const lasts = hold.since_ms != null && ago(hold.since_ms, nowMs).replace(" ago", "");
+  const facts = [];
+  if (lasts) facts.push(["Held", html`for ${lasts}, until <${Time} at=${hold.until_ms} /> at the latest: ${causes.map((each, index) => html`${index > 0 && ", "}${each}`)}`, "broad"]);
+  if (hold.frozen_until_ms != null) facts.push(["Frozen until", html`<${Time} at=${hold.frozen_until_ms} />`]);
+  if (hold.quarantined.length > 0) {
+    facts.push(["In quarantine", listed(hold.quarantined, (each) => html`${named(each.member_id)}${each.until_ms != null && html` until <${Time} at=${each.until_ms} />`}`), "broad"]);
+  }
+  return facts;
+};
+
 const numbers = ({ summary: s, leader }) =>
   s.type === "consumer"
     ? [
@@ -57,6 +78,7 @@ const Strip = ({ detail, nowMs }) => {
     ["Type", s.type],
     ["State", html`<${State} state=${s.state} />`],
     ...waits(detail, nowMs),
+    ...holds(detail, nowMs),
     ["Members", count(s.members)],
     ["Topics", count(s.topics)],
     ["Partitions", count(s.partitions)],
@@ -66,7 +88,7 @@ const Strip = ({ detail, nowMs }) => {
     ["Rebalances/h", count(s.rebalances_1h)],
     ...(untilMs == null ? [] : [["Waits for joins until", html`<${Time} at=${untilMs} />`]]),
   ];
-  return html`<dl class="strip">${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
+  return html`<dl class="strip">${facts.map(([name, value, kind]) => html`<div class=${kind ?? ""}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
     ${moves.length > 0 && html`<p class="moves note">From here it becomes ${moves.map((m) => `${m.becomes} when ${m.when}`).join(", or ")}.</p>`}`;
 };
 
@@ -84,6 +106,8 @@ const assignment = (m) => (m.assigned === null ? "not in Kafka's format" : parti
 const subscription = (m) => [...(m.subscribed_topics ?? []).map((topic) => shown(topic, 60)), ...(m.regex ? [`/${shown(m.regex, 60)}/`] : [])].join(", ") || "nothing";
 const DOES = { stable: "has its target", unrevoked: "gives up partitions", unreleased: "waits for partitions", away: "is away" };
 
+const STANDING = { standing_by: "stands by", called: "is called for a seat", quarantined: "in quarantine" };
+
 const Who = ({ owners, id }) =>
   id == null ? "nobody" : html`<span class="who" title=${shown(id, 300)}><${Swatch} owners=${owners} id=${id} /> ${brief(id)}</span>`;
 
@@ -91,6 +115,7 @@ const MEMBERS = (owners) => [
   {
     label: "Member", by: (m) => m.member_id, kind: "id",
     cell: (m) => html`<${Who} owners=${owners} id=${m.member_id} />${m.is_leader && html` <span class="tag">leader</span>`}${
+      m.standing != null && html` <span class="tag">${STANDING[m.standing] ?? shown(m.standing, 40)}</span>`}${
       m.member_epoch != null && m.protocol === "classic" && html` <span class="tag">classic</span>`}`,
   },
   { label: "Instance id", by: (m) => m.group_instance_id, cell: (m) => shown(m.group_instance_id, 40) },
@@ -218,7 +243,10 @@ export class Group extends Component {
     if (isTimeline && !this.range) return; // the timeline sets the period first
     try {
       const told = await fetched("api/timeline", { id: this.props.id, ...(isTimeline && this.range) });
-      for (const lane of told.lanes) for (const span of lane.spans) this.owners.number(span.member_id);
+      for (const lane of told.lanes) for (const span of lane.spans) {
+        if (span.seat_of != null && span.how !== "adopted") this.owners.inherit(span.member_id, span.seat_of);
+        this.owners.number(span.member_id);
+      }
       this.setState({ told });
     } catch (error) {
       this.setState({ problem: error.message });

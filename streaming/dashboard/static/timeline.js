@@ -1,4 +1,5 @@
-// A group's history as swim lanes: a lane for each partition, a bar for each owner, a stripe for each rebalance.
+// A group's history as swim lanes: a lane for each partition, a bar for each owner, a stripe for each rebalance, a gap for
+// each vacant seat, and a band for the time in which a policy held a rebalance.
 
 import { Table } from "./table.js";
 import { EVENTS, sentences, Verdict } from "./told.js";
@@ -6,6 +7,7 @@ import { Component, html, Swatch, Time } from "./ui.js";
 import { brief, causeInWords, clock, count, cut, dayAndClock, duration, NOTHING, shown } from "./words.js";
 
 const MINUTE_MS = 60_000;
+const NO_SEATS = [];
 const ZOOMS = [["15 m", 15 * MINUTE_MS], ["1 h", 60 * MINUTE_MS], ["6 h", 360 * MINUTE_MS], ["All", null]];
 const LANE = 20;
 const LANES_SEEN = 60;
@@ -23,14 +25,25 @@ const told = (r) => `${causeInWords(r.cause)}, ${r.why.epochs.length ? "group ep
 const keyOf = (r) => `${r.started_ms} ${r.generation_id}`;
 
 const ended = (span) => (span.because ? `, ended: ${span.because}` : "");
+const HOW = { took: "took the seat of", passed: "stood by, and took the seat of", adopted: "adopted the seat of" };
+const seated = (span) => (span.how == null ? "" : ` (${HOW[span.how] ?? "has the seat of"} ${span.seat_of == null ? "added partitions" : brief(span.seat_of)})`);
+const ofSeat = (seat) =>
+  `Nobody's from ${dayAndClock(seat.vacated_ms, true)}${seat.ended_ms == null ? "" : ` to ${dayAndClock(seat.ended_ms, true)}`}: the seat of ${
+    brief(seat.member_id, 60)}${seat.policy == null ? "" : `, kept by ${causeInWords(seat.policy)}`}${
+    seat.taken_by == null ? (seat.ended == null ? "" : "; then the group rebalanced") : `; ${brief(seat.taken_by, 60)} has it since`}`;
+const ofHold = (hold) =>
+  `A rebalance was held by ${hold.policies.map(causeInWords).join(", ")} from ${dayAndClock(hold.from_ms, true)}${
+    hold.to_ms == null ? "" : ` to ${dayAndClock(hold.to_ms, true)}`}, for ${hold.causes.map(causeInWords).join(", ")}: ${
+    { taken: "there was none", rebalanced: "then it began", emptied: "then the group had no members" }[hold.ended] ?? "it still is"}`;
 const ofSpan = (lane, span) =>
-  `${shown(span.member_id, 200)} at ${shown(span.client_host, 60)}, ${shown(lane.topic, 60)}-${lane.partition}${
+  `${shown(span.member_id, 200)} at ${shown(span.client_host, 60)}${seated(span)}, ${shown(lane.topic, 60)}-${lane.partition}${
     span.generation_id == null ? "" : `, generation ${span.generation_id}`}, ${span.from_ms == null ? "since before this history" : dayAndClock(span.from_ms, true)} to ${
     span.to_ms == null ? "now" : dayAndClock(span.to_ms, true)}${ended(span)}`;
 
 const REBALANCES = (choose) => [
   { label: "Began", by: (r) => r.started_ms, isDownFirst: true, kind: "when", cell: (r) => html`<button type="button" class="link" onClick=${() => choose(r)}><${Time} at=${r.started_ms} withMs /></button>` },
   { label: "Took", by: (r) => r.duration_ms, kind: "num", isDownFirst: true, cell: (r) => (r.duration_ms == null ? "runs" : duration(r.duration_ms)) },
+  { label: "Held", by: (r) => r.held_ms, kind: "num", isDownFirst: true, cell: (r) => duration(r.held_ms) },
   { label: "Generation", by: (r) => r.generation_id, kind: "num", cell: (r) => r.generation_id },
   { label: "Cause", by: (r) => r.cause, cell: (r) => causeInWords(r.cause) },
   { label: "Behind it", by: (r) => r.why.member_id, cell: (r) => (r.why.member_id ? brief(r.why.member_id) : NOTHING) },
@@ -155,7 +168,7 @@ export class Timeline extends Component {
   label() {
     return this.state.width < 600 ? 84 : 150;
   }
-  axis(x, { from, to }) {
+  axis(x, { from, to }, holds) {
     const leastMs = ((to - from) * TICK_WIDTH) / (this.state.width - this.label());
     const weekMs = TICKS_MS.at(-1);
     const stepMs = TICKS_MS.find((each) => each > leastMs) ?? Math.ceil(leastMs / weekMs) * weekMs;
@@ -164,6 +177,7 @@ export class Timeline extends Component {
     for (let at = Math.ceil((from - offsetMs) / stepMs) * stepMs + offsetMs; at <= to; at += stepMs) ticks.push(at);
     const text = (at) => (stepMs >= 86_400_000 ? dayAndClock(at).slice(0, 5) : clock(at).slice(0, stepMs < MINUTE_MS ? 8 : 5));
     return html`<svg class="axis" width=${this.state.width} height=${AXIS} role="img" aria-label="Time, from ${dayAndClock(from)} to ${dayAndClock(to)}">
+      <g transform="translate(0 ${AXIS - 5})">${this.bands(holds, x, 5, { from, to })}</g>
       ${ticks.map((at) => html`<g><line x1=${x(at)} x2=${x(at)} y1=${AXIS - 5} y2=${AXIS} class="tick" />
         <text x=${x(at)} y="13" class="ticktext" text-anchor="middle">${text(at)}<title>${dayAndClock(at)}</title></text></g>`)}
     </svg>`;
@@ -195,9 +209,43 @@ export class Timeline extends Component {
     }
     return html`<g key="${lane.partition} ${lane.topic}" class="lane" data-lane=${name}>
       <line x1=${left} x2=${right} y1=${y + LANE / 2} y2=${y + LANE / 2} class="nobody" />
+      ${this.gaps(lane, y, x, { from, to })}
       ${bars}
       <text x="2" y=${y + 14} class="lanetext">${short}<title>${name}</title></text>
     </g>`;
+  }
+  // The vacant seats of a lane: nobody has the partition, and a policy keeps it for somebody.
+  gaps(lane, y, x, { from, to }) {
+    let busyUntil = -1;
+    return this.seats.get(`${lane.partition} ${lane.topic}`)?.map((seat) => {
+      if (seat.vacated_ms > to || (seat.ended_ms ?? Infinity) < from) return null;
+      const begin = Math.max(this.label(), x(seat.vacated_ms));
+      const end = Math.min(this.state.width, x(seat.ended_ms ?? this.state.nowMs));
+      if (end - begin < 1 && begin < busyUntil) return null; // as with an owner's bars
+      busyUntil = begin + 1;
+      return html`<rect key=${seat.vacated_ms} x=${begin} y=${y + 2.5} width=${Math.max(2, end - begin)} height=${LANE - 5} class="vacancy"><title>${ofSeat(seat)}</title></rect>`;
+    });
+  }
+  seatsByLane(seats) {
+    if (this.seatsOf === seats) return;
+    this.seatsOf = seats;
+    this.seats = new Map();
+    for (const seat of seats) for (const [topic, numbers] of Object.entries(seat.partitions)) for (const number of numbers) {
+      const key = `${number} ${topic}`;
+      if (!this.seats.has(key)) this.seats.set(key, []);
+      this.seats.get(key).push(seat);
+    }
+  }
+  bands(holds, x, height, { from, to }) {
+    let busyUntil = -1;
+    return holds.map((hold) => {
+      if (hold.from_ms > to || (hold.to_ms ?? Infinity) < from) return null;
+      const begin = Math.max(this.label(), x(hold.from_ms));
+      const end = Math.min(this.state.width, x(hold.to_ms ?? this.state.nowMs));
+      if (end - begin < 1 && begin < busyUntil) return null; // as with an owner's bars
+      busyUntil = begin + 1;
+      return html`<rect key=${hold.from_ms} x=${begin} y="0" width=${Math.max(2, end - begin)} height=${height} class="hold"><title>${ofHold(hold)}</title></rect>`;
+    });
   }
   stripes(rebalances, x, height, { from, to }) {
     const seen = rebalances.filter((r) => r.started_ms <= to && (r.ended_ms ?? Infinity) >= from);
@@ -215,7 +263,7 @@ export class Timeline extends Component {
         onClick=${() => this.choose(r)} onFocus=${() => this.choose(r)}><title>${`Rebalance at ${dayAndClock(r.started_ms, true)}: ${told(r)}`}</title></rect>`;
     });
   }
-  legend(lanes, { from, to }) {
+  legend(lanes, { from, to }, isUnderPolicy) {
     const seen = new Set();
     for (const lane of lanes)
       for (const s of lane.spans) if ((s.from_ms ?? 0) <= to && (s.to_ms ?? Infinity) >= from) seen.add(s.member_id);
@@ -225,6 +273,8 @@ export class Timeline extends Component {
       ${names.slice(0, LEGEND_MAX).map((id) => html`<li title=${shown(id, 300)}><${Swatch} owners=${this.props.owners} id=${id} /> ${brief(id)}</li>`)}
       ${names.length > LEGEND_MAX && html`<li>and ${names.length - LEGEND_MAX} more</li>`}
       <li>${sample(html`<line x1="0" x2="22" y1="6" y2="6" class="nobody" />`)} nobody's</li>
+      ${isUnderPolicy && html`<li>${sample(html`<rect x="4" y="1" width="14" height="10" class="vacancy" />`)} nobody's, a vacant seat</li>
+      <li>${sample(html`<rect x="4" width="14" height="12" class="hold" />`)} rebalance held</li>`}
       <li>${sample(html`<rect x="8" width="5" height="12" class="stripe" />`)} rebalance</li>
       <li>${sample(html`<rect x="8" width="5" height="12" class="stripe avoidable" />`)} avoidable rebalance</li>
       <li>${sample(html`<rect width="22" height="12" fill="url(#unknown)" />`)} not known any more, or not shown</li>
@@ -245,6 +295,8 @@ export class Timeline extends Component {
     const x = (at) => left + ((at - view.from) / (view.to - view.from)) * (width - left);
     const lanes = history?.lanes ?? [];
     const rebalances = history?.rebalances ?? [];
+    const holds = history?.holds ?? [];
+    this.seatsByLane(history?.seats ?? NO_SEATS);
     const height = Math.max(LANE, lanes.length * LANE);
     const first = Math.max(0, Math.floor(top / LANE) - LANES_BEYOND);
     const seen = lanes.slice(first, first + LANES_SEEN + 2 * LANES_BEYOND);
@@ -262,17 +314,18 @@ export class Timeline extends Component {
         </div>
         <span class="faded">${dayAndClock(view.from)} to ${toMs === null ? "now" : dayAndClock(view.to)}</span>
       </div>
-      ${this.axis(x, view)}
+      ${this.axis(x, view, holds)}
       <div class="lanes" onScroll=${(event) => this.setState({ top: event.currentTarget.scrollTop })}>
         <svg class="swim" width=${width} height=${height} tabindex="0" role="group" onKeyDown=${(event) => this.onKey(event)} onPointerDown=${(event) => this.onDrag(event)}
           aria-label="Owners of ${lanes.length} partitions over time. Arrow keys pan, plus and minus zoom, n and p step through rebalances.">
           ${unknown > left && html`<rect x=${left} y="0" width=${unknown - left} height=${height} fill="url(#unknown)"><title>What was before is not known any more, or not shown for its length.</title></rect>`}
           ${seen.map((lane, index) => this.lane(lane, first + index, x, view))}
+          ${this.bands(holds, x, height, view)}
           ${this.stripes(rebalances, x, height, view)}
         </svg>
       </div>
       ${history && lanes.length === 0 && html`<p class="empty">No partition was owned in this time.</p>`}
-      ${this.legend(lanes, view)}
+      ${this.legend(lanes, view, holds.length > 0)}
       <section class="chosen" aria-live="polite" aria-label="The chosen rebalance">${this.details(rebalances)}</section>
       <h2>Rebalances</h2>
       <${Table} caption="Rebalances" columns=${this.rebalances} rows=${rebalances.filter((r) => r.started_ms <= view.to && (r.ended_ms ?? Infinity) >= view.from)} keyOf=${keyOf} by="Began" isDown empty="None in this time." />

@@ -7,7 +7,7 @@ export const Verdict = ({ why }) => html`
   <span class="verdict ${why.is_avoidable ? "warm" : "calm"}">${why.is_avoidable ? "Avoidable" : "Unavoidable"}</span>
   ${why.setting && html`<code class="setting">${why.setting}</code>`}`;
 
-export const sentences = (why) => [why.what, why.who, ...why.details, why.advice].join(" ");
+export const sentences = (why) => [why.what, why.who, ...why.details, ...why.policies, why.advice].join(" ");
 
 export const EVENTS = [
   { label: "Time", by: (e) => e.version, isDownFirst: true, kind: "when", cell: (e) => html`<${Time} at=${e.at_ms} withMs />` },

@@ -24,15 +24,26 @@ export const State = ({ state }) => {
   return html`<span class="state ${kind}"><span aria-hidden="true">${sign}</span> ${state}</span>`;
 };
 
-// Each owner has a colour, and from the ninth on also a pattern. Its name is always beside or inside.
+// Each owner has a colour, and from the ninth on also a pattern. Its name is always beside or inside. A member that took
+// the seat of another one has the colour of that one.
 export const COLOURS = 8;
 export const PATTERNS = ["", "hatch", "dots", "cross"];
 
 export class Owners {
   constructor() {
     this.numbers = new Map();
+    this.before = new Map();
   }
-  number(memberId) {
+  inherit(memberId, from) {
+    if (memberId !== from && this.root(from) !== memberId) this.before.set(memberId, from);
+  }
+  root(memberId) {
+    let first = memberId;
+    while (this.before.has(first)) first = this.before.get(first);
+    return first;
+  }
+  number(ofMember) {
+    const memberId = this.root(ofMember);
     if (!this.numbers.has(memberId)) this.numbers.set(memberId, this.numbers.size);
     return this.numbers.get(memberId);
   }

@@ -1,12 +1,16 @@
--- The clients that cause the most rebalances, and how often they were dropped or fenced.
+-- The clients that cause the most rebalances, and how often they were dropped or fenced, left a seat that a policy kept,
+-- or were in quarantine.
 SELECT group_id,
        client_id,
        client_host,
-       count_if(event = 'rebalance_started') AS rebalances,
-       count_if(event = 'member_expired')    AS dropped,
-       count_if(event = 'member_fenced')     AS fenced
+       count_if(event = 'rebalance_started')  AS rebalances,
+       count_if(event = 'member_expired')     AS dropped,
+       count_if(event = 'member_fenced')      AS fenced,
+       count_if(event = 'seat_vacated')       AS seats,
+       count_if(event = 'member_quarantined') AS quarantines
 FROM events
-WHERE event IN ('rebalance_started', 'member_expired', 'member_fenced') AND client_id <> ''
+WHERE event IN ('rebalance_started', 'member_expired', 'member_fenced', 'seat_vacated', 'member_quarantined')
+  AND client_id <> ''
 GROUP BY group_id, client_id, client_host
-ORDER BY rebalances DESC, group_id, client_id, client_host
+ORDER BY rebalances DESC, seats DESC, group_id, client_id, client_host
 LIMIT 20

@@ -1,14 +1,21 @@
 -- The time that each partition had no owner, between one owner and the next. An owner's time ends when it leaves or is
 -- dropped, not when the next assignments come. A static member is the same owner in each of its processes. In a group of
--- the consumer protocol, an owner's time ends when it has given the partition up.
+-- the consumer protocol, an owner's time ends when it has given the partition up. A member that takes a seat is the next
+-- owner of its partitions.
 WITH names AS (
   SELECT DISTINCT group_id, explode(array(member_id, coalesce(replaced_by, replaces))) AS name, group_instance_id
   FROM events
   WHERE event IN ('member_fenced', 'member_back')
 ), moves AS (
-  SELECT group_id, at_ms, version, place, handover.*
+  SELECT group_id, at_ms, version, place, handover.topic, handover.partition, handover.after
   FROM events LATERAL VIEW posexplode(handovers) AS place, handover
   WHERE event = 'assignment_changed'
+  UNION ALL
+  SELECT group_id, at_ms, version, place, topic, taken, member_id AS after
+  FROM events
+       LATERAL VIEW explode(from_json(partitions, 'map<string, array<int>>')) AS topic, numbers
+       LATERAL VIEW posexplode(numbers) AS place, taken
+  WHERE event = 'seat_taken'
 ), owned AS (
   SELECT moves.*, coalesce(group_instance_id, after) AS owner,
          lead(at_ms) OVER (PARTITION BY moves.group_id, topic, partition ORDER BY at_ms, version, place) AS moved_on_ms

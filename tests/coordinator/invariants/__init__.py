@@ -7,6 +7,7 @@ bytes it did not change.
 """
 
 from coordinator.config import Config
+from tests.coordinator.invariants.agreements import GenerationsAreAgreed, PlansArePassedOn, SeatsHaveOneHolder
 from tests.coordinator.invariants.answers import (
     EachRequestIsAnsweredOnce,
     RepeatsMakeNobodyNew,
@@ -42,13 +43,8 @@ from tests.coordinator.invariants.consumer_members import (
     PartitionsHaveOneUser,
 )
 from tests.coordinator.invariants.dropped import NobodyIsDroppedUnheard, PendingIdsAreGood, SessionsEnd
-from tests.coordinator.invariants.generations import (
-    GenerationsAreAgreed,
-    GenerationsGrow,
-    HandoversAddUp,
-    PhasesAreLegal,
-    PlansArePassedOn,
-)
+from tests.coordinator.invariants.generations import GenerationsGrow, PhasesAreLegal
+from tests.coordinator.invariants.handovers import HandoversAddUp
 from tests.coordinator.invariants.lives import (
     GroupsAreBounded,
     NothingWaitsForEver,
@@ -57,6 +53,7 @@ from tests.coordinator.invariants.lives import (
     TimeNeverGoesBack,
 )
 from tests.coordinator.invariants.rolls import AnswersFitTheGroup, MisroutedIsRefused
+from tests.coordinator.invariants.seats import SeatsAreBounded, SeatsEnd
 from tests.coordinator.invariants.sizes import OutputsAreBounded
 from tests.coordinator.invariants.step import Checker, KnownRequests, Step, Truth
 from tests.coordinator.invariants.tokens import TokensGrow
@@ -80,9 +77,7 @@ def all_checkers(config: Config) -> list[Checker]:
         *checkers_of_transactions(asked),
         classic(GenerationsGrow()),
         classic(PhasesAreLegal()),
-        classic(GenerationsAreAgreed(by_classic)),
-        classic(PlansArePassedOn(by_classic)),
-        classic(TokensGrow(by_classic)),
+        *map(classic, _of_generations(config, by_classic)),
         EachRequestIsAnsweredOnce(),
         classic(RepeatsMakeNobodyNew(by_classic)),
         VersionsHaveNoGap(),
@@ -101,11 +96,23 @@ def all_checkers(config: Config) -> list[Checker]:
         classic(SessionsEnd(by_classic)),
         classic(NobodyIsDroppedUnheard(config, by_classic)),
         classic(PendingIdsAreGood(by_classic)),
-        classic(HandoversAddUp()),
+        classic(HandoversAddUp(by_classic)),
         classic(JumpsHarmNobody(config)),
         classic(TheUnreadIsHeardFirst()),
         OutputsAreBounded(),
         *_of_consumer_groups(config, asked),
+    ]
+
+
+def _of_generations(config: Config, asked: KnownRequests) -> list[Checker]:
+    """Return the checkers of leaders, assignments and seats (policies.md 2.4)."""
+    return [
+        GenerationsAreAgreed(asked),
+        PlansArePassedOn(asked),
+        SeatsHaveOneHolder(asked),
+        SeatsEnd(config, asked),
+        SeatsAreBounded(asked),
+        TokensGrow(asked),
     ]
 
 

@@ -9,6 +9,7 @@ from coordinator.outputs import (
     AssignmentNotice,
     ConsumerGroupHeartbeatAnswer,
     ErrorAnswer,
+    GroupConverted,
     GroupKey,
     GroupRecord,
     JoinGroupAnswer,
@@ -17,9 +18,10 @@ from coordinator.outputs import (
     Published,
     RebalanceNotice,
     Reply,
+    SyncGroupAnswer,
 )
 from coordinator.requests import Unreadable
-from tests.coordinator.invariants.step import GONE, NONE, Asker, KnownRequests, Step, forgotten
+from tests.coordinator.invariants.step import GONE, NONE, REBALANCE_IN_PROGRESS, Asker, KnownRequests, Step, forgotten
 
 NUMBERS = {code.name: code.number for code in ErrorCode}
 
@@ -27,7 +29,8 @@ NUMBERS = {code.name: code.number for code in ErrorCode}
 class RepliesFitTheirRequests:
     """I5: a response answers a request of its kind that was sent, and goes to the mailbox of that request.
 
-    A notice goes to the mailbox of the member's last join. A repeated first join is answered, and changes nothing.
+    A notice goes to the mailbox of the member's last join. A repeated first join is answered, and changes nothing. If a
+    group is converted while a join is parked, the join is refused, and its mailbox stays the member's.
     """
 
     def __init__(self, asked: KnownRequests | None = None) -> None:
@@ -39,12 +42,19 @@ class RepliesFitTheirRequests:
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)
+        refused: dict[tuple[str | None, str], str] = {}
         for output in step.outputs:
             if isinstance(output, GONE):
                 self.members.pop((output.group_id, output.member_id), None)
+            if isinstance(output, GroupConverted):
+                self.members |= {member: to for member, to in refused.items() if member[0] == output.group_id}
             if not isinstance(output, Reply):
                 continue
             answer, request = output.answer, self.asked.by(output)
+            if not isinstance(answer, JoinGroupAnswer | SyncGroupAnswer) or answer.code != REBALANCE_IN_PROGRESS:
+                refused = {}
+            elif isinstance(answer, JoinGroupAnswer):
+                refused[getattr(request, "group_id", None), answer.member_id] = output.to
             if isinstance(answer, ConsumerGroupHeartbeatAnswer | JoinGroupAnswer) and answer.member_id:
                 self.heard[answer.member_id].add(output.to)
             if isinstance(answer, JoinGroupAnswer) and answer.code == NONE:

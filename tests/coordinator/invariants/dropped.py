@@ -55,7 +55,7 @@ class SessionsEnd:
                 elif isinstance(answer, OffsetCommitAnswer):
                     counts = any(p.code in (NONE, METADATA_TOO_LARGE) for p in answer.partitions)
                 elif isinstance(answer, JoinGroupAnswer):
-                    counts = False
+                    counts = self.asked.has_policies and answer.code == NONE  # it may be seated by its join
                 else:
                     counts = isinstance(answer, SyncGroupAnswer)
                 if counts:

@@ -84,10 +84,15 @@ class AnswersFitTheGroup:
     def __init__(self, asked: KnownRequests | None = None) -> None:
         self.asked = asked or KnownRequests()
         self.rolls: defaultdict[str, Roll] = defaultdict(Roll)
+        self.called: defaultdict[str, set[str]] = defaultdict(set)
+        """The members that were told alone to join again, and have not."""
+        self.was_called: dict[str, frozenset[str]] = {}
+        self.joined: set[tuple[str, str | None]] = set()
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)
         for output in step.outputs:
+            self._call(output)
             if type(output) is Reply:
                 if type(output.answer) is HeartbeatAnswer:
                     self._heartbeat(self.asked.by(output), output.answer.code)
@@ -102,6 +107,26 @@ class AnswersFitTheGroup:
                     self._is_whole(output.record)
                 self.rolls[output.group_id].note(output)
 
+        for group_id, group in (step.groups or {}).items():
+            called = frozenset(group.vitals.called)
+            assert called <= self.called[group_id], f"{called - self.called[group_id]} got no notice"
+            self.was_called[group_id] = called
+            self.called[group_id] &= called
+
+    def _call(self, output: Output) -> None:
+        """Update the members that have to join again alone."""
+        if isinstance(output, Reply):
+            answer = output.answer
+            if isinstance(answer, RebalanceNotice) and self.rolls[answer.group_id].state is Phase.STABLE:
+                self.called[answer.group_id].add(answer.member_id)
+            elif isinstance(answer, JoinGroupAnswer) and answer.code == NONE:
+                asker = output.to, answer.request_id
+                if asker not in self.joined:  # a repeat of an earlier join does not count
+                    self.called[self.asked.by(output).group_id].discard(answer.member_id)
+                self.joined.add(asker)
+        elif isinstance(output, RebalanceStarted):
+            self.called[output.group_id or ""] = set()
+
     def _is_whole(self, record: GroupRecord) -> None:
         told, roll = {m.member_id for m in record.members}, self.rolls[record.group_id]
         assert told == roll.members.keys(), f"{told} are published, events have {list(roll.members)}"
@@ -111,6 +136,9 @@ class AnswersFitTheGroup:
             return
         roll = self.rolls.get(request.group_id)
         expected = self._expected(roll, request) if roll else UNKNOWN
+        if expected == NONE and request.member_id in self.called[request.group_id]:
+            is_over = code == NONE and request.member_id not in self.was_called.get(request.group_id, ())
+            expected = NONE if is_over else AGAIN
         assert code == expected, f"the response is {code}, not {expected}: {request}"
 
     @staticmethod

@@ -21,7 +21,8 @@ from coordinator.outputs import (
     Published,
     Reply,
 )
-from coordinator.requests import Received, Request, Unreadable, Wake
+from coordinator.policies import Policy
+from coordinator.requests import Received, Request, SetPolicies, Unreadable, Wake
 
 NONE, REBALANCE_IN_PROGRESS = ErrorCode.NONE.number, ErrorCode.REBALANCE_IN_PROGRESS.number
 
@@ -113,11 +114,18 @@ class KnownRequests:
     Args:
         times_ms: The times of each request and its repeats, without those that `answered_at_ms` has returned. A record
             whose time is reported as ahead counts at the latest time that is accepted.
+        policies: All policy entries that were ever sent.
     """
 
     requests: dict[Asker, Request | Unreadable] = field(default_factory=dict)
     times_ms: defaultdict[Asker, list[int]] = field(default_factory=lambda: defaultdict(list))
+    policies: list[Policy] = field(default_factory=list)
     _latest: Step | None = None
+
+    @property
+    def has_policies(self) -> bool:
+        """True if policies may be in force."""
+        return bool(self.policies)
 
     def note(self, step: Step) -> None:
         """Store the requests of a step, unless another checker has stored them."""
@@ -127,6 +135,7 @@ class KnownRequests:
         for received, request in step.requests:
             asker = request.reply_to or "", request.request_id
             self.requests[asker] = request
+            self.policies += request.policies if isinstance(request, SetPolicies) else ()
             self.times_ms[asker].append(step.at_ms(received))
 
     def by(self, reply: Reply) -> Any:

@@ -4,9 +4,11 @@ from coordinator.group import Group
 from coordinator.outputs import (
     GroupRecord,
     MemberFenced,
+    MemberJoined,
     Published,
     RebalanceCompleted,
     Reply,
+    SeatTaken,
     SyncGroupAnswer,
 )
 from coordinator.phases import Phase
@@ -16,7 +18,7 @@ JSON_INTEGER_MAX = 2**53 - 1
 
 
 class TokensGrow:
-    """I2: each token of a generation or of a static member's new process is above all earlier tokens of the group.
+    """I2, P3: each token of a generation, a seat or a static member's new process is above all earlier ones in a group.
 
     So a later owner of a partition has a higher token than every earlier one, even if the group was forgotten in
     between. A repeated sync of a member gets the same token.
@@ -40,6 +42,12 @@ class TokensGrow:
                 case MemberFenced():
                     self._is_new(output, output.fencing_token)
                     self.given[output.group_id or "", output.replaced_by] = output.fencing_token
+                case SeatTaken():
+                    if self.given.get((output.group_id or "", output.member_id)) != output.fencing_token:
+                        self._is_new(output, output.fencing_token)  # else it takes several seats at once
+                    self.given[output.group_id or "", output.member_id] = output.fencing_token
+                case MemberJoined():
+                    self.given[output.group_id or "", output.member_id] = self.highest.get(output.group_id or "", 0)
                 case Published(record=GroupRecord(state=Phase.STABLE)):
                     self._fits({m.member_id: m.fencing_token for m in output.record.members}, output.group_id)
                 case Reply(answer=SyncGroupAnswer(code=code)) if code == NONE:
@@ -50,7 +58,7 @@ class TokensGrow:
         for group in (step.groups or {}).values():
             self._looks_right(group)
 
-    def _is_new(self, output: RebalanceCompleted | MemberFenced, expected: int) -> None:
+    def _is_new(self, output: RebalanceCompleted | MemberFenced | SeatTaken, expected: int) -> None:
         group_id, token = output.group_id or "", output.fencing_token
         assert token == expected, f"members got {expected}: {output}"
         highest = self.highest.get(group_id, 0)

@@ -28,7 +28,7 @@ BUGS = (
         "if not member.is_new and (member.awaiting_join or member.awaiting_sync):", "if False:",
         "NobodyIsDroppedUnheard"),
     Bug("a member stays new after its first round", rebalance.complete,
-        "member.is_new, member.owes_sync = False, True", "member.owes_sync = True", "NobodyIsDroppedUnheard"),
+        "member.is_new, member.owes_sync = False,", "member.owes_sync =", "NobodyIsDroppedUnheard"),
     # -- answers -------------------------------------------------------------------------------------------------------
     Bug("a heartbeat is answered NONE in PreparingRebalance", membership._renewed,
         "error = answers.HEARTBEAT[vitals.phase]", "error = ErrorCode.NONE", "AnswersFitTheGroup"),
@@ -65,13 +65,12 @@ BUGS = (
     Bug("a static member is removed and its instance id stays", Group._take_out,
         "del self.vitals.instances[member.group_instance_id]", "pass", "PhasesAreLegal"),
     # -- leaving -------------------------------------------------------------------------------------------------------
-    Bug("a pending id leaves and the round still waits for it", leaving.leave,
-        "                behind = behind or Blame(\n"
-        '                    "member_left", entry.member_id, request.client_id, request.client_host, entry.reason\n'
-        "                )\n", "", "NothingWaitsForEver"),
-    Bug("a member that leaves by itself is reported as expired", leaving.leave,
-        "yield from let_go(group, member, context.now_ms)",
+    Bug("a pending id leaves and the round still waits for it", leaving._leave_pending,
+        "if is_seatable(group, context.config):", "if True:", "NothingWaitsForEver"),
+    Bug("a member that leaves by itself is reported as expired", leaving._leave,
+        "yield from departure.remove()",
         'yield from drop(group, member, "expelled", context.now_ms)', "CommitsAreFenced"),
     Bug("the leader leaves and stays the leader", Group.remove,
-        "self.leader_id = next(iter(self.members), None)", "pass", "PhasesAreLegal"),
+        "self.leader_id = next((m for m in self.members if m not in self.seats.hidden), first)", "pass",
+        "PhasesAreLegal"),
 )  # fmt: skip

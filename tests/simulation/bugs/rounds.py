@@ -1,6 +1,6 @@
 """Bugs of join rounds, generations, assignments and deadlines."""
 
-from coordinator import checks, deadlines, membership, rebalance
+from coordinator import checks, deadlines, leaving, membership, rebalance
 from coordinator.group import Group
 from coordinator.timers import Timers
 from tests.simulation.bugs.bug import Bug
@@ -15,7 +15,7 @@ BUGS = (
         "vitals.generation_id += 1", "vitals.generation_id += 2", "GenerationsGrow"),
     # -- rounds --------------------------------------------------------------------------------------------------------
     Bug("an absent static member stays the leader", rebalance.complete,
-        'if not group.members[group.leader_id or ""].awaiting_join:', "if False:", "GenerationsAreAgreed"),
+        'if not group.members[group.leader_id or ""].awaiting_join or', "if", "GenerationsAreAgreed"),
     Bug("a member that did not rejoin stays", rebalance.complete,
         "if not m.awaiting_join and not m.is_static", "if False", "GenerationsAreAgreed"),
     Bug("an absent static member is dropped", rebalance.complete,
@@ -33,8 +33,8 @@ BUGS = (
         "vitals.extended, group.delay = False, None", "Coordinator raised IllegalMove"),
     Bug("the wait for assignments has no deadline", rebalance.complete,
         "vitals.syncs_ms = vitals.wait(now_ms, group.rebalance_timeout_ms)", "pass", "NothingWaitsForEver"),
-    Bug("an overdue sync expels all members", rebalance.syncs_due,
-        "if m.owes_sync]", "]", "NobodyIsDroppedUnheard"),
+    Bug("an overdue sync expels all members", leaving.syncs_due,
+        "if m.owes_sync], True", "], True", "NobodyIsDroppedUnheard"),
     Bug("an initial delay never ends", rebalance.joins_due,
         "group.delay = Delay(next_ms, max(delay.remaining_ms - delay.delay_ms, 0))", "pass", "NothingWaitsForEver"),
     Bug("all members have joined and the round does not complete", membership._park_join,

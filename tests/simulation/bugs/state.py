@@ -73,7 +73,7 @@ BUGS = (
     Bug("the last request of a batch is taken twice", Shard._read,
         "for received in log:", "for received in [*log, *list(log)[-1:]]:", "EachRequestIsAnsweredOnce"),
     Bug("what is due fires after the request", Shard._take_for_group,
-        "yield from self._advance(group_id, received.at_ms, now_ms)", "pass", "NothingWaitsForEver"),
+        "yield from self._advance(group_id, received.at_ms, self._times.now_ms)", "pass", "NothingWaitsForEver"),
     Bug("a heartbeat sets the group's time back", Shard._read,
         "received.at_ms if received.at_ms > vitals.now_ms else vitals.now_ms", "received.at_ms", "TimeNeverGoesBack"),
     Bug("deadlines fire at half of their time", Vitals.wait,

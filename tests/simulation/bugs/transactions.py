@@ -13,7 +13,7 @@ BUGS = (
     Bug("a pending offset is visible to a plain fetch", transactions.commit,
         "pending.setdefault(asked.topic, {})[asked.partition] = offset",
         "pending.setdefault(asked.topic, {})[asked.partition] = offset\n"
-        "            group.keep_offset(asked.topic, asked.partition, offset)", "PendingOffsetsAreHidden"),
+        "            group.keep_offset(asked.topic, asked.partition, offset)", "CommitsAreKept"),
     Bug("a stable fetch is answered while a transaction is open", offsets.fetch,
         "if group and group.pending_commits and request.require_stable:", "if False:", "PendingOffsetsAreHidden"),
     Bug("an open transaction makes all partitions unstable", offsets.fetch,
@@ -36,7 +36,7 @@ BUGS = (
         "group.replace_pending(topic, partition, before)", "pass", "PendingCommitsAreKept"),
     Bug("an earlier transaction drops the offsets of later ones", offsets.store_offset,
         "group.replace_pending(topic, partition, before)", "group.replace_pending(topic, partition)",
-        "PendingCommitsAreKept"),
+        "CommittedOffsetsAreStored"),
     Bug("a commit after the end of its transaction is accepted", transactions.refuse_late,
         "if request.place >= context.settled_before:", "if True:", "LateCommitsAreRefused"),
     Bug("a report of another topic is believed", transactions.Settling.is_of_earlier_topic,

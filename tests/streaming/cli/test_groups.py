@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from coordinator.access import Pattern
+from coordinator.outputs import DescribeGroupAnswer, PolicyName
 from streaming.cli import kafka_describing, showing, telling
 from streaming.cli.kafka_describing import describe_members, describe_offsets, describe_states
 from streaming.cli.lines import MEMBERS, PARTITIONS, member_lines, partition_lines
@@ -21,9 +23,11 @@ from streaming.cli.showing import BadPattern, Wanted
 from streaming.cli.telling import BadPlace, read_place, timeline_lines
 from streaming.config.settings import Settings
 from streaming.errors import Exit, NotFound
-from streaming.views import Views, answers
+from streaming.views import GroupView, Views, answers
 from streaming.views.rebalances import rebalances
 from tests.streaming.views.consumers import ENDED_MS, JOINED_AND_FREE_MS, REVOKING_MS, life_at
+from tests.streaming.views.deploy import NOW_MS as DEPLOYED_MS
+from tests.streaming.views.deploy import deploy_views
 from tests.streaming.views.golden_views import ANA, BO, CY, ENDS, EVIL, NOON_MS, example_views, moved
 from tests.streaming.views.test_views import folded, raws
 from tests.streaming.views.test_waits import away
@@ -80,8 +84,12 @@ def _of_consumers(at_ms: int, show: Callable[[Views, Output], None]) -> Callable
     return lambda _, to: show(life_at(at_ms), to)
 
 
+def _show_history(group: GroupView, views: Views, to: Output) -> None:
+    telling.show_timeline(answers.timeline(views, group), None, to)
+
+
 def _show_life(views: Views, to: Output) -> None:
-    telling.show_timeline(answers.timeline(views, views.groups["g"]), None, to)
+    _show_history(views.groups["g"], views, to)
 
 
 def _explain_life(views: Views, to: Output) -> None:
@@ -97,6 +105,17 @@ def _owners(views: Views, to: Output) -> None:
     """Show the owner of a partition before, while and after it changes hands."""
     for at_ms in (REVOKING_MS, JOINED_AND_FREE_MS, JOINED_AND_FREE_MS + 100, ENDED_MS):
         telling.show_owner(views, views.groups["g"], "T", 2, at_ms, ENDED_MS, to)
+
+
+def _of_a_deploy(show: Callable[[Views, Output], None]) -> Callable[[Views, Output], None]:
+    """Return a command that shows the group that lives through a deploy under policies."""
+    return lambda _, to: show(deploy_views(), to)
+
+
+def _show_owners_of_seats(views: Views, to: Output) -> None:
+    """Show the owner of a partition before, while and after its seat is vacant, twice."""
+    for at_s in (9, 12, 14, 120):
+        telling.show_owner(views, views.groups["deploy"], "t", 1, NOON_MS + at_s * 1_000, DEPLOYED_MS, to)
 
 
 def _as_kafkas_tool(describe: Callable[..., None]) -> Callable[[Views, Output], None]:
@@ -126,6 +145,15 @@ COMMANDS: dict[str, Callable[[Views, Output], None]] = {
     "consumer-owner": _of_consumers(ENDED_MS, _owners),
     "consumer-why-revoking": _of_consumers(REVOKING_MS, _explain_now),
     "consumer-offsets": _of_consumers(JOINED_AND_FREE_MS, _offsets),
+    "policy-describe": _of_a_deploy(
+        lambda views, to: showing.show_group(views.groups["deploy"], ENDS, DEPLOYED_MS, to)
+    ),
+    "policy-members": _of_a_deploy(_members),
+    "policy-timeline": _of_a_deploy(
+        lambda v, to: telling.show_timeline(answers.timeline(v, v.groups["deploy"]), None, to)
+    ),
+    "policy-why": _of_a_deploy(lambda v, to: telling.show_why(v, v.groups["deploy"], None, to, DEPLOYED_MS)),
+    "policy-owner": _of_a_deploy(_show_owners_of_seats),
     "consumer-describe-away": lambda _, to: _describe("g", AWAY_MS)(folded(raws(away())), to),
 }
 
@@ -156,6 +184,8 @@ FORMS = [
     ("why", OutputFormat.json, False),
     ("consumer-members", OutputFormat.wide, False),
     ("consumer-why-revoking", OutputFormat.json, False),
+    ("policy-why", OutputFormat.json, False),
+    ("policy-owner", OutputFormat.json, False),
     *((f"consumer-{what}", form, False) for what in ("list", "timeline") for form in NOT_TABLES),
 ]
 
@@ -188,6 +218,15 @@ def test_a_member_that_owns_nothing_is_listed(views: Views) -> None:
     """S11: the member's line has no partition."""
     idle = [line.idle for line in partition_lines(views.groups["orders"], ENDS) if line.row is None]
     assert [member.member_id for member in idle if member] == [CY]
+
+
+def test_the_policy_in_force_comes_from_the_coordinator() -> None:
+    """policies.md 3.4: no topic contains the name of the entry."""
+    asked = {"request_id": "r", "group_id": "g"}
+    named = DescribeGroupAnswer(**asked, policy=PolicyName("billing-", Pattern.PREFIXED))
+    assert [*showing._facts_of_an_answer(named)] == [("POLICY", "billing-*")]
+    assert [*showing._facts_of_an_answer(DescribeGroupAnswer(**asked, deadline_ms=9))] == []
+    assert [*showing._facts_of_an_answer(None)] == []
 
 
 def test_a_timeline_has_a_line_for_each_rebalance(views: Views) -> None:

@@ -15,6 +15,7 @@ from streaming.history.tables import AT_MS, TABLES, table_of, to_row
 from streaming.views import Views
 from streaming.wire.records import Tombstone
 from tests.streaming.views.consumers import life
+from tests.streaming.views.deploy import DEPLOY, RECORD
 from tests.streaming.views.test_views import raws
 from tests.streaming.views.written import WrittenTopics, converse
 
@@ -57,7 +58,7 @@ def test_rows_fit_the_schemas_of_their_tables() -> None:
             for member in row["members"] if name == "groups" else ():
                 del member["assignment"]
             for member in back["members"] if name == "groups" else ():
-                for column in ONLY_OF_CONSUMERS:
+                for column in (*ONLY_OF_CONSUMERS, "standing"):
                     assert member.pop(column) is None
             assert _present(back) == _present({column: value for column, value in row.items() if column != "at"})
 
@@ -78,11 +79,25 @@ def test_rows_of_a_consumer_group_fit_the_schemas() -> None:
     assert {tuple(member["subscribed_topics"]) for member in revoking["members"]} == {("T",)}
 
 
+def test_rows_of_a_group_under_policies_fit_the_schemas() -> None:
+    """The tables have vacant seats, their takers and the standing of members."""
+    (row,) = pa.Table.from_pylist([to_row(RECORD)], schema=TABLES["groups"]).to_pylist()
+    assert (row["hold"]["vacant"], [member["standing"] for member in row["members"]]) == (
+        1, [None, "quarantined", "standing_by"],
+    )  # fmt: skip
+    rows = pa.Table.from_pylist([to_row(event) for event in DEPLOY], schema=TABLES["events"]).to_pylist()
+    seats = [(r["policy"], r["how"], json.loads(r["partitions"])) for r in rows if r["event"].startswith("seat_")]
+    assert seats[:2] == [("succession", None, {"t": [1]}), (None, "took", {"t": [1]})]
+
+
 def _present(row: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a row that are not null, with lists for tuples."""
     return {column: value for column, value in json.loads(json.dumps(row)).items() if value is not None}
 
 
 def test_the_queries_of_the_product_exist() -> None:
-    assert queries() == ["flapping_members", "rebalances_by_cause", "time_without_owner", "waits_for_members"]
+    assert queries() == [
+        "flapping_members", "rebalances_by_cause", "restarts_and_what_they_cost", "time_without_owner",
+        "waits_for_members",
+    ]  # fmt: skip
     assert all(query(name).startswith("--") for name in queries())

@@ -25,7 +25,8 @@ from streaming.moments import AT_MS_MAX, AT_MS_MIN
 from streaming.query.inspection import Contents, KeptGroup, KeptShard
 from streaming.views import Raw, Views, answers
 from streaming.views.metrics import GroupFigures
-from streaming.views.words import clock, to_line
+from streaming.views.text import clock
+from streaming.views.words import to_line
 from streaming.wire.records import to_row as to_record
 from tests.streaming.views.golden_views import ENDS, HISTORY, NOON_MS, RECORDS, TOPICS, _raw
 from tests.tools import needs

@@ -64,7 +64,7 @@ def test_the_duration_of_a_wait_that_lasts_is_told() -> None:
 
 def _in_utc(details: list[str]) -> list[str]:
     """Return the sentences with the time of the beginning of the world plus 2 s as UTC shows it."""
-    from streaming.views.words import clock
+    from streaming.views.text import clock
 
     return [text.replace(clock(1_002_000), "00:16:42.000") for text in details]
 

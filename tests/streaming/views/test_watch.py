@@ -31,9 +31,10 @@ from coordinator.outputs import (
     Rejected,
 )
 from coordinator.phases import Phase
+from streaming.views.text import brief, duration, escape, spans
 from streaming.views.version_follower import BEYOND_MAX, EVENTS, GROUPS, PATIENCE_MS, VersionFollower
 from streaming.views.watching import Fetched, Reader
-from streaming.views.words import _WORDS, Gap, Unreadable, brief, duration, escape, spans, to_line
+from streaming.views.words import _WORDS, Gap, Unreadable, to_line
 from streaming.wire.records import OutputTopics, Tombstone, to_row
 
 ANA = "ana-2a84c1d0-1111-2222-3333-444455556666"

@@ -1,0 +1,98 @@
+"""Whether policies may act in a group, and the parts of them that every change of a group has to know."""
+
+from collections.abc import Iterator
+
+from coordinator.config import Config
+from coordinator.consumer_protocol import assigned_partitions
+from coordinator.events import Blame, event, member_event
+from coordinator.group import Group, Member, Parked
+from coordinator.outputs import FreezeBroken, QuarantineEnded
+from coordinator.phases import Phase
+from coordinator.seat_parts import Answered, checksum_of
+
+WHY_A_FREEZE_BREAKS = {
+    # cause of the rebalance: reason of the broken freeze
+    "operator": "operator",
+    "session_expired": "unowned_too_long",
+    "member_left": "unowned_too_long",
+    "sync_overdue": "unowned_too_long",
+    "partitions_added": "unowned_too_long",
+}
+"""The reason for which a rebalance begins in a freeze. For every other cause: metadata_changed."""
+
+
+def has_plain_assignments(group: Group, config: Config) -> bool:
+    """Return whether the group's assignments contain nothing but partitions, as far as its policy says."""
+    return config.policy is not None and group.is_readable and group.protocol_name in config.policy.assignors
+
+
+def may_be_held(group: Group, config: Config) -> bool:
+    """Return whether a rebalance of the group may be held: it is Stable, and its assignments are complete."""
+    return group.phase is Phase.STABLE and has_plain_assignments(group, config) and not group.seats.is_unfinished
+
+
+def is_seatable(group: Group, config: Config) -> bool:
+    """Return whether members may be seated in the running generation. They may not if a rebalance is about to begin."""
+    return may_be_held(group, config) and group.round is None
+
+
+def frozen_until_ms(config: Config, now_ms: int) -> int | None:
+    """Return the end of the freeze that is in force; None if none is."""
+    return config.policy.frozen_until_ms(now_ms) if config.policy is not None else None
+
+
+def note_requests(group: Group, config: Config) -> None:
+    """Store the parked joins of a generation that begins, to recognize their repeats, if a policy may seat members."""
+    group.seats.answered = {}
+    if has_plain_assignments(group, config):
+        for member in group.members.values():
+            if (parked := member.awaiting_join) is not None:
+                group.seats.answered[member.member_id] = Answered(checksum_of(parked.request_id, parked.reply_to))
+
+
+def note_repeated_join(group: Group, member_id: str, asked: Parked) -> None:
+    """Store the join of a member that is answered as before, if its earlier join was stored."""
+    if (answered := group.seats.answered.get(member_id)) is not None:
+        answered.join = checksum_of(asked.request_id, asked.reply_to)
+
+
+def note_sync(group: Group, member_id: str, asked: Parked) -> None:
+    """Store the sync of a member, if its join was stored."""
+    if (answered := group.seats.answered.get(member_id)) is not None:
+        answered.sync = checksum_of(asked.request_id, asked.reply_to)
+
+
+def owns_partitions(member: Member) -> bool:
+    """Return whether a member's assignment has partitions, or cannot be read."""
+    return assigned_partitions(member.assignment) != {}
+
+
+def end_quarantine(group: Group, member: Member, why: str, now_ms: int) -> QuarantineEnded:
+    """Make a member visible again. The caller then gives it the place of a newcomer."""
+    del group.seats.hidden[member.member_id]
+    group.are_seats_news = True
+    return member_event(QuarantineEnded, group, member, now_ms, identity=member.identity, why=why)
+
+
+def end_quarantine_of_the_last(group: Group, now_ms: int) -> Iterator[QuarantineEnded]:
+    """End all quarantines if no other member is left, because nobody else could own the partitions."""
+    if group.seats.hidden and len(group.seats.hidden) == len(group.members):
+        for member in list(group.members.values()):
+            yield end_quarantine(group, member, "nobody_else", now_ms)
+
+
+def broken_freeze(group: Group, behind: Blame, now_ms: int, config: Config) -> Iterator[FreezeBroken]:
+    """Report that a rebalance begins although the group is frozen."""
+    until_ms = frozen_until_ms(config, now_ms)
+    if until_ms is not None and group.members and may_be_held(group, config):
+        yield event(
+            FreezeBroken,
+            group,
+            now_ms,
+            why=WHY_A_FREEZE_BREAKS.get(behind.cause, "metadata_changed"),
+            how="rebalanced",
+            member_id=behind.member_id,
+            client_id=behind.client_id,
+            client_host=behind.client_host,
+            until_ms=until_ms,
+        )

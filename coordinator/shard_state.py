@@ -1,0 +1,107 @@
+"""The state of one shard: read from bytes, shown to the engine and to tools, and written as bytes again."""
+
+from coordinator import codec
+from coordinator.budget import Budget
+from coordinator.clock import Times
+from coordinator.codec import Kept
+from coordinator.config import Config
+from coordinator.consumer_group import ConsumerGroup
+from coordinator.group import Group
+from coordinator.group_parts import NEVER_MS
+from coordinator.group_store import GroupStore
+from coordinator.guard import KeptRules
+from coordinator.kept_policies import KeptPolicies
+from coordinator.requests import Received
+from coordinator.rosters import Rosters
+
+
+class ShardState:
+    """The groups of one partition of the request topic.
+
+    Args:
+        partition: The number of the partition.
+        partitions: The number of partitions of the topic.
+        secret: The secret from which member ids are derived, 16 to 64 bytes; the same for the life of the state.
+        state: The bytes that `to_bytes` returned earlier.
+        rosters: A cache that outlives the shard; without one the shard makes its own.
+
+    Raises:
+        CorruptState: `state` cannot be trusted.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        partitions: int,
+        secret: bytes,
+        config: Config,
+        state: bytes | None = None,
+        rosters: Rosters | None = None,
+    ) -> None:
+        self._partition, self._partitions, self._secret, self._config = partition, partitions, secret, config
+        kept = codec.decode_shard(state) if state is not None else Kept()
+        rosters = Rosters() if rosters is None else rosters
+        self._groups = GroupStore(kept.groups, kept.removed_groups, kept.pending, rosters)
+        self._settled_before, self._transactions_topic_id = kept.settled_before, kept.transactions_topic_id
+        self._rules, self._policies = KeptRules(config, kept.access), KeptPolicies(config, kept.policies)
+        self._clock, self._allowance = kept.clock, kept.allowance
+        self.deferred: list[Received] = []
+        """The requests that the latest step has deferred. The log of the next step must begin with them."""
+
+        self._times = Times(0, 0, 0, 0, 0, 0)
+        self._budget = Budget()
+        self._waiting = set[str]()  # groups with requests that this step has deferred
+
+    @property
+    def due_in_ms(self) -> int | None:
+        """The time from the latest step to the next change by time alone, in milliseconds; sometimes less than that.
+
+        Deferred requests are due at once. None if the shard waits for nothing.
+        """
+        if self.deferred:
+            return 0
+        deadline_ms = self.next_deadline_ms
+        return None if deadline_ms is None else max(deadline_ms - self._times.horizon_now_ms, 0)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """The next time at which time alone may change a group: never later than the change, sometimes earlier."""
+        deadline_ms = self._groups.next_deadline_ms
+        return deadline_ms if deadline_ms < NEVER_MS else None
+
+    @property
+    def is_blank(self) -> bool:
+        """True if the shard keeps no group, no removed group, no rule, no policy and no place of a transaction."""
+        kept = self._groups.removed_groups, self._rules.written, self._policies.written, self._settled_before
+        return not (self._groups.stored or any(kept))
+
+    @property
+    def settled(self) -> tuple[str, int]:
+        """The id of the transactions topic, and the place in it before which all transactions are settled."""
+        return self._transactions_topic_id, self._settled_before
+
+    @property
+    def group_ids(self) -> tuple[str, ...]:
+        return tuple(self._groups.stored)
+
+    @property
+    def members(self) -> int:
+        """The number of members of all groups together."""
+        return sum(stored.members for stored in self._groups.stored.values())
+
+    def group(self, group_id: str) -> Group | None:
+        """Return a copy of one classic group, for tests and tools."""
+        group = self._groups.copy_of(group_id)
+        return group if isinstance(group, Group) else None
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """Return a copy of one group of the consumer protocol, for tests and tools."""
+        group = self._groups.copy_of(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def to_bytes(self) -> bytes:
+        """Return the shard as bytes, for the argument `state` of another `Shard`."""
+        groups, rules = self._groups, self._rules.written
+        places = self._settled_before, groups.pending, self._transactions_topic_id
+        kept = groups.stored, groups.removed_groups, rules, self._clock, self._allowance
+        return codec.encode_shard(Kept(*kept, *places, self._policies.written))

@@ -1,0 +1,36 @@
+"""Requests about data that every shard keeps: access rules and policies."""
+
+from coordinator.errors import ErrorCode
+from coordinator.outputs import AnyAnswer
+from coordinator.requests import Request
+from streaming.client.transport import COMMAND_WAIT_S, Transport
+from streaming.config.settings import Settings
+from streaming.errors import RequestRefused
+
+
+def ask_every_shard(settings: Settings, request: Request, about: str) -> list[AnyAnswer]:
+    """Send a request to every shard, and return the responses in the order of the shards.
+
+    Args:
+        about: What the request sets or shows, for the text of an error.
+
+    Raises:
+        RequestRefused: A shard has refused the request.
+        UserError: Not all shards have answered.
+    """
+    with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer()) as transport:
+        answers = transport.ask_every_shard(request, COMMAND_WAIT_S)
+    if refused := next((answer for answer in answers if answer.code), None):
+        raise RequestRefused(_why(settings, refused, about))
+    return answers
+
+
+def _why(settings: Settings, answer: AnyAnswer, about: str) -> str:
+    said = f": {answer.error_message}" if isinstance(answer.error_message, str) else ""
+    who = settings.asking_as(settings.sasl_username)
+    if answer.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED.number:
+        return (
+            f"The coordinator does not allow {who} to show or set {about}{said}. Sign with its access_key_file,"
+            f" and add {who} to its super_users."
+        )
+    return f"The coordinator did not accept the {about} ({answer.error}{said})."

@@ -1,0 +1,89 @@
+"""Texts of ids, times, durations and partitions, for sentences that people read.
+
+Clients choose ids, so every character that could move a cursor or hide text is shown escaped.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+
+from streaming.moments import calendar_time
+
+
+def escape(text: str) -> str:
+    """Return text with each non-printable character as Python writes it: `\\x1b`."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def clock(at_ms: int | None) -> str:
+    """Return the local time of day, to the millisecond; the number itself if it is outside the calendar."""
+    if at_ms is None:
+        return "--:--:--.---"
+    at = calendar_time(at_ms)
+    return str(at_ms) if at is None else at.strftime("%H:%M:%S.%f")[:-3]
+
+
+def clock_after(at_ms: int | None, from_ms: int) -> str:
+    """Return the local time of day, with the date in front if it is not the date of another time."""
+    at, begin = (None if each is None else calendar_time(each) for each in (at_ms, from_ms))
+    day = f"{at:%Y-%m-%d} " if at is not None and begin is not None and at.date() != begin.date() else ""
+    return f"{day}{clock(at_ms)}"
+
+
+def duration(wait_ms: int) -> str:
+    """Return a duration with its unit."""
+    if wait_ms < 1_000:
+        return f"{wait_ms} ms"
+    return f"{wait_ms / 1_000:.1f} s" if wait_ms < 60_000 else f"{wait_ms / 60_000:.1f} min"
+
+
+_SUFFIX = re.compile(r"-([0-9a-f]{4})[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
+
+
+def brief(member_id: str | None) -> str:
+    """Return a short name of a member: its client id, and enough of the rest to distinguish members of the same client
+    id.
+    """
+    if member_id is None:
+        return "nobody"
+    return escape(_SUFFIX.sub(r"-\1", member_id))
+
+
+def spans(numbers: Collection[int]) -> str:
+    """Return numbers as runs: `0-2 5`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def in_partitions(assigned: Mapping[str, Collection[int]]) -> str:
+    """Return partitions by topic as text: `orders 0-2 5, payments 1`."""
+    return escape(by_topic(assigned)) or "nothing"
+
+
+def by_topic(assigned: Mapping[str, Collection[int]]) -> str:
+    """Return partitions by topic as text that is not escaped; "" if there are none."""
+    return ", ".join(f"{topic} {spans(each)}" for topic, each in sorted(assigned.items()) if each)
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things, such as `1 member` or `2 members`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def in_quotes(reason: str | None) -> str:
+    """Return a reason as an appendix in quotes; "" without one."""
+    return f' ("{escape(reason)}")' if reason else ""
+
+
+def names(member_ids: Collection[str]) -> str:
+    """Return the short names of members."""
+    return ", ".join(map(brief, member_ids)) or "nobody"
+
+
+def plain(name: str) -> str:
+    """Return the name of a cause, a reason or a state as words."""
+    return escape(name).replace("_", " ")

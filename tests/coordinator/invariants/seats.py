@@ -1,0 +1,126 @@
+"""P4, P9: the debts, offers and quarantines of policies end in time, and are bounded in number."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from coordinator.config import Config
+from coordinator.group import Group
+from coordinator.group_parts import NEVER_MS
+from coordinator.limits import (
+    FLAPPERS_MAX,
+    FLAPS_MAX,
+    FREEZE_MS_MAX,
+    POLICIES_AHEAD_MS,
+    SEAT_OFFER_MS,
+    SEATED_MAX,
+)
+from coordinator.outputs import MemberQuarantined, SeatVacated
+from coordinator.phases import Phase
+from coordinator.policies import Policy
+from tests.coordinator.invariants.agreements import Present
+from tests.coordinator.invariants.step import KnownRequests, Step
+
+
+class SeatsEnd:
+    """P4: every debt, offer, call and quarantine has a deadline, no later than its policy allows, and it fires."""
+
+    def __init__(self, config: Config, asked: KnownRequests | None = None) -> None:
+        self.config = config
+        self.asked = asked or KnownRequests()
+        self.latest_ms = -NEVER_MS
+        self.longest_ms: Counter[str] = Counter()
+        self.policies = 0
+
+    def watch(self, step: Step) -> None:
+        self.asked.note(step)
+        for policy in self.asked.policies[self.policies :]:
+            self.longest_ms |= _settings_ms(policy)
+        self.policies = len(self.asked.policies)
+        self.latest_ms = max(self.latest_ms, step.now_ms)
+        for group in (step.groups or {}).values():
+            self.latest_ms = max(self.latest_ms, group.vitals.now_ms)
+            seats, vitals = group.seats, group.vitals
+            assert vitals.seats_ms <= seats.earliest_ms, f"{group.group_id} acts at {vitals.seats_ms}"
+            assert seats.earliest_ms > vitals.now_ms, f"{group.group_id} has not acted at {seats.earliest_ms}"
+            self._fits(group)
+            if step.has_honest_clocks:
+                for until_ms, longest_ms in self._waits(group):
+                    assert until_ms <= self.latest_ms + longest_ms, f"{group.group_id} waits until {until_ms}"
+
+    @staticmethod
+    def _fits(group: Group) -> None:
+        """Check that members, vacancies, offers and calls fit each other, and that there are none outside Stable."""
+        seats, members = group.seats, group.members
+        for named in (seats.standbys, seats.offers, seats.lapsed, seats.hidden, group.vitals.called):
+            assert named.keys() <= members.keys(), f"{named.keys() - members.keys()} are no members"
+        assert group.vitals.called.keys() <= seats.offers.keys(), "a member without an offer is called"
+        assert not seats.hidden.keys() & (seats.standbys.keys() | seats.offers.keys())
+        offered = {key: member_id for member_id, offer in seats.offers.items() for key in offer.vacancies}
+        assert offered == {key: vacancy.offered_to for key, vacancy in seats.vacant.items() if vacancy.offered_to}
+        is_quiet = sum(debt.policy == "settle" for debt in seats.debts)
+        assert is_quiet == (0 if seats.quiet is None else seats.quiet.debts), "the clock of settle counts other debts"
+        assert seats.led is None or seats.led in seats.vacant, "the leader's seat is not vacant"
+        if group.phase is not Phase.STABLE:
+            are_paid = not (seats.is_held or seats.offers or seats.quiet)
+            assert are_paid, f"debts in {group.phase.value}"
+
+    def _waits(self, group: Group) -> Iterator[tuple[int, int]]:
+        """Yield the end of each wait, and the longest time that it may take from now."""
+        seats, longest, frozen_ms = group.seats, self.longest_ms, FREEZE_MS_MAX + POLICIES_AHEAD_MS
+        for vacancy in seats.vacant.values():
+            if vacancy.policy != "settle" and not vacancy.offered_to:
+                yield vacancy.until_ms, longest["unowned" if vacancy.policy == "freeze" else "vacant"]
+        for standby in seats.standbys.values():
+            if standby.policy != "settle":
+                yield standby.until_ms, frozen_ms if standby.policy == "freeze" else longest["standby"]
+        if seats.quiet is not None:
+            yield seats.quiet.until_ms, longest["settle"]
+        yield from ((offer.until_ms, SEAT_OFFER_MS) for offer in seats.offers.values())
+        yield from ((until_ms, longest["quarantine"]) for until_ms in seats.hidden.values())
+
+
+def _settings_ms(policy: Policy) -> Counter[str]:
+    """Return the longest waits that an entry allows; 0 if its policy is off."""
+    succession, settle, freeze, quarantine = policy.succession, policy.settle, policy.freeze, policy.quarantine
+    return Counter(
+        vacant=succession.vacant_ms if succession else 0,
+        standby=succession.standby_ms if succession else 0,
+        settle=settle.max_ms if settle else 0,
+        unowned=freeze.unowned_max_ms if freeze else 0,
+        quarantine=quarantine.for_max_ms if quarantine else 0,
+    )
+
+
+class SeatsAreBounded:
+    """P9: vacancies and members in quarantine are bounded by percent, one always; what is remembered by number."""
+
+    def __init__(self, asked: KnownRequests | None = None) -> None:
+        self.asked = asked or KnownRequests()
+        self.present = Present()
+        self.vacant: dict[str | None, int] = {}
+
+    def watch(self, step: Step) -> None:
+        self.asked.note(step)
+        for output in step.news:
+            self.present.note(output)
+            if isinstance(output, MemberQuarantined):
+                percent = max((p.quarantine.percent_max for p in self.asked.policies if p.quarantine), default=0)
+                hidden, members = (len(of[output.group_id]) for of in (self.present.hidden, self.present.members))
+                assert hidden <= max(1, percent * members // 100), f"{hidden} of {members} are in quarantine"
+            elif isinstance(output, SeatVacated) and output.policy == "succession":
+                assert output.until_ms >= output.at_ms
+        for group in (step.groups or {}).values():
+            self._looks_right(group)
+
+    def _looks_right(self, group: Group) -> None:
+        seats = group.seats
+        assert len(seats.flappers) <= FLAPPERS_MAX, f"{len(seats.flappers)} clients flap"
+        assert all(len(flapper.times_ms) <= FLAPS_MAX for flapper in seats.flappers.values())
+        assert len(seats.answered) <= SEATED_MAX + 1, f"{len(seats.answered)} members are remembered"
+        kept = sum(vacancy.policy == "succession" for vacancy in seats.vacant.values())
+        self.vacant[group.group_id], before = kept, self.vacant.get(group.group_id, 0)
+        if not kept:
+            return
+        percent = max((p.succession.vacant_percent_max for p in self.asked.policies if p.succession), default=0)
+        seated = len(group.members) + len(seats.vacant)
+        assert kept <= max(1, before, percent * seated // 100), f"{kept} seats of {seated} are vacant"

@@ -1,0 +1,28 @@
+"""Bugs of policies: seats, holds, calls and quarantines."""
+
+from coordinator import membership, rebalance
+from coordinator.seats import departures, newcomers, offers
+from tests.simulation.bugs.bug import Bug
+
+BUGS = (
+    Bug("a seat that was taken is offered again", offers.take_seat,
+        "group.seats.vacant.pop(key) for key", "group.seats.vacant[key] for key", "PlansArePassedOn"),
+    Bug("a seat is taken with the token of its generation", offers.take_seat,
+        "group.next_token(now_ms, config.fencing_token_floor)", "group.token", "TokensGrow"),
+    Bug("a member that adopts a seat loses its own partitions", offers._assign,
+        'if how != "adopted" else', "if True else", "PlansArePassedOn"),
+    Bug("a seat is taken by a sync from before the call", offers.take_seat,
+        "if offered is None or not offered.has_joined or is_repeat:", "if offered is None:", "SeatsEnd"),
+    Bug("a called member is not told so", membership._renewed,
+        "if vitals.called and request.member_id in vitals.called:", "if False:", "AnswersFitTheGroup"),
+    Bug("a rebalance leaves debts", rebalance.prepare, "group.end_hold()", "pass", "Coordinator raised AssertionError"),
+    Bug("a vacancy has no deadline", departures._until_ms,
+        "return arm(group, group.vitals.wait(now_ms, wait_ms)), wait_ms", "return now_ms + wait_ms, wait_ms",
+        "SeatsEnd"),
+    Bug("newcomers put a rebalance off without end", newcomers.wait_for_quiet,
+        "min(until_ms, longest_ms)", "until_ms + max_ms", "SeatsEnd"),
+    Bug("a member in quarantine is in the roll", rebalance.joined,
+        "for m in group.visible", "for m in group.members.values()", "GenerationsAreAgreed"),
+    Bug("all clients that flap are in quarantine", newcomers.is_quarantined_and_others_own,
+        "len(group.seats.hidden) < most and ", "", "SeatsAreBounded"),
+)  # fmt: skip
