@@ -15,9 +15,8 @@ from coordinator.phases import Phase
 from coordinator.policies import Policy
 from coordinator.rebalance import prepare
 from coordinator.seat_parts import Standby, Vacancy
-from coordinator.seating import frozen_until_ms, has_plain_assignments
+from coordinator.seating import begin_freeze, frozen_until_ms, has_plain_assignments
 from coordinator.seats.adoption import adopt
-from coordinator.seats.freezing import begin_freeze
 from coordinator.seats.indexing import kin_of, put_in, put_in_vacancy, take_out, take_out_vacancy
 from coordinator.seats.newcomers import release
 from coordinator.seats.offers import offer_to_standby, rounded, withdraw
