@@ -146,6 +146,13 @@ class _ConsumerPulse(Struct, array_like=True):
     asks: bool = False
 
 
+class _HeldConsumerPulse(_ConsumerPulse, array_like=True):
+    """Vitals of a group of the consumer protocol in which a policy has to act."""
+
+    seats_ms: int = NEVER_MS
+    is_frozen: bool = False
+
+
 class _Phased(Struct, array_like=True):
     """The beginning of a `_Pulse`; later fields are skipped."""
 
@@ -171,7 +178,7 @@ class _Typed(Struct, array_like=True):
 
 
 _WRITTEN_NO_VITALS = msgspec.structs.astuple(Vitals())[:13]
-_NO_CONSUMER_VITALS = ConsumerVitals()
+_WRITTEN_NO_CONSUMER_VITALS = msgspec.structs.astuple(ConsumerVitals())[:16]
 _shard_decoder = msgspec.msgpack.Decoder(Kept)
 _first_shard_decoder = msgspec.msgpack.Decoder(dict[str, Stored])
 _NO_SEATS = Seats()
@@ -179,7 +186,7 @@ _pulse_decoder = msgspec.msgpack.Decoder(_SeatedPulse)
 _phased_decoder = msgspec.msgpack.Decoder(_Phased)
 _timed_decoder = msgspec.msgpack.Decoder(_Timed)
 _typed_decoder = msgspec.msgpack.Decoder(_Typed)
-_consumer_pulse_decoder = msgspec.msgpack.Decoder(_ConsumerPulse)
+_consumer_pulse_decoder = msgspec.msgpack.Decoder(_HeldConsumerPulse)
 _consumer_group_decoder = msgspec.msgpack.Decoder(ConsumerGroup)
 _group_decoder = msgspec.msgpack.Decoder(Group)
 _access_decoder = msgspec.msgpack.Decoder(Access)
@@ -290,25 +297,26 @@ def _decode_classic_vitals(data: bytes, rest: bytes, rosters: Rosters) -> Vitals
 
 def _encode_consumer_vitals(vitals: ConsumerVitals, known: Roster) -> bytes:
     assert list(vitals.sessions) == known.member_ids, "the rest was encoded after the members have changed"
-    return ENCODER.encode(
-        _ConsumerPulse(
-            vitals.phase,
-            vitals.group_epoch,
-            vitals.now_ms,
-            list(vitals.sessions.values()),
-            vitals.assignment_epoch,
-            vitals.unsettled,
-            vitals.revocations,
-            vitals.joins,
-            vitals.syncs,
-            vitals.plan_ms,
-            vitals.offsets_ms,
-            vitals.earliest_ms,
-            vitals.back_ms,
-            vitals.publish_ms,
-            vitals.asks,
-        )
+    pulse = (
+        vitals.phase,
+        vitals.group_epoch,
+        vitals.now_ms,
+        list(vitals.sessions.values()),
+        vitals.assignment_epoch,
+        vitals.unsettled,
+        vitals.revocations,
+        vitals.joins,
+        vitals.syncs,
+        vitals.plan_ms,
+        vitals.offsets_ms,
+        vitals.earliest_ms,
+        vitals.back_ms,
+        vitals.publish_ms,
+        vitals.asks,
     )
+    if vitals.seats_ms == NEVER_MS and not vitals.is_frozen:
+        return ENCODER.encode(_ConsumerPulse(*pulse))
+    return ENCODER.encode(_HeldConsumerPulse(*pulse, vitals.seats_ms, vitals.is_frozen))
 
 
 def _decode_consumer_vitals(data: bytes, known: Roster) -> ConsumerVitals:
@@ -332,6 +340,8 @@ def _decode_consumer_vitals(data: bytes, known: Roster) -> ConsumerVitals:
         dict(known.instances),
         pulse.publish_ms,
         pulse.asks,
+        pulse.seats_ms,
+        pulse.is_frozen,
     )
 
 
@@ -354,7 +364,9 @@ def encode_rest(group: Group | ConsumerGroup, rosters: Rosters | None = None) ->
     """Encode a group of either protocol without its vitals, and cache its roster in `rosters`."""
     without: object
     if isinstance(group, ConsumerGroup):
-        without = msgspec.structs.replace(group, vitals=_NO_CONSUMER_VITALS)
+        _, *values, seats, held = msgspec.structs.astuple(group)
+        effects = (seats, held) if held is not None else () if seats == _NO_SEATS else (seats,)
+        without = (_WRITTEN_NO_CONSUMER_VITALS, *values, *effects)
     else:
         _, *values, seats = msgspec.structs.astuple(group)
         without = (_WRITTEN_NO_VITALS, *values) if seats == _NO_SEATS else (_WRITTEN_NO_VITALS, *values, seats)

@@ -10,17 +10,19 @@ present id of each name.
 Source: Kafka's ConsumerGroup, ConsumerGroupMember and ModernGroup; KIP-848.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import cast
 
 from msgspec import Struct, field
 
 from coordinator.assignors.server import Target, Targets
 from coordinator.budget import Allowance
 from coordinator.consumer_member import Classic, ConsumerMember, MemberState, Partitions, Pulse
-from coordinator.consumer_parts import Change, News, Resolution, Topic
+from coordinator.consumer_parts import Change, Gone, HeldPlan, News, Resolution, Topic
 from coordinator.group_parts import NEVER_MS, AnyGroup, GroupVitals, Offset, PendingCommit, Session
 from coordinator.phases import GroupType, Phase
+from coordinator.seat_parts import Seats
 
 INITIAL_EPOCH = 1
 AWAY_EPOCH = -2
@@ -38,9 +40,11 @@ class ConsumerVitals(GroupVitals, Struct, array_like=True):
         revocations: By member id, the deadline of a member that has to give up partitions.
         joins, syncs: By member id of a classic member, the deadline of the join for which the coordinator has asked,
             and of the sync that follows a join.
-        plan_ms: When the next target assignment is computed.
+        plan_ms: When the next target assignment is computed, or the hold of a policy on it may end.
         asks: Whether responses ask for topics or for a pattern's topics, also those to plain heartbeats.
         offsets_ms, earliest_ms, back_ms, instances, publish_ms: As in the vitals of a classic group.
+        seats_ms: When a quarantine of `ConsumerGroup.seats` ends; none ends earlier.
+        is_frozen: A freeze holds the target assignment of the group epoch.
     """
 
     phase: Phase = Phase.EMPTY
@@ -59,6 +63,8 @@ class ConsumerVitals(GroupVitals, Struct, array_like=True):
     instances: dict[str, str] = field(default_factory=dict)
     publish_ms: int = NEVER_MS
     asks: bool = False
+    seats_ms: int = NEVER_MS
+    is_frozen: bool = False
 
 
 class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
@@ -78,6 +84,8 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         assignor: The assignor of the latest target assignment; "" before the first one.
         allowance: The size of recent large responses about the group.
         pending_commits: The commits of open transactions, by their place.
+        seats: The quarantines, and the clients that flap. The parts for seats are those of classic groups alone.
+        held: The target assignment that a policy holds; None if none does.
     """
 
     vitals: ConsumerVitals
@@ -99,6 +107,10 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
     offsets_count: int = 0
     allowance: Allowance = Allowance()
     pending_commits: dict[int, PendingCommit] = field(default_factory=dict)
+    seats: Seats = field(default_factory=Seats)
+    held: HeldPlan | None = None
+
+    identities = cast("dict[str, set[str]] | None", None)  # the members of each; not stored, and made when needed
 
     def __post_init__(self) -> None:
         self.news = News()
@@ -112,7 +124,17 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         """The group epoch: events and records of both protocols have the same field for it."""
         return self.vitals.group_epoch
 
+    @property
+    def is_readable(self) -> bool:
+        """True: assignments contain nothing but partitions."""
+        return True
+
     # -- members -------------------------------------------------------------------------------------------------------
+
+    @property
+    def visible(self) -> Iterator[ConsumerMember]:
+        """The members that are not in quarantine."""
+        return (m for m in self.members.values() if m.member_id not in self.seats.hidden)
 
     def epoch_of(self, member_id: str) -> int:
         """Return a member's epoch."""
@@ -131,10 +153,17 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         self.vitals.unsettled += not pulse.is_settled
         if member.group_instance_id is not None:
             self.vitals.instances[member.group_instance_id] = member.member_id
+        if self.identities is not None:
+            self.identities.setdefault(member.identity, set()).add(member.member_id)
 
     def remove(self, member: ConsumerMember) -> None:
         """Remove a member with its target and its deadlines. Its partitions are free."""
         self._note_members()
+        was_hidden = member.member_id in self.seats.hidden
+        self.news.gone.append(Gone(member, self.targets.get(member.member_id, {}), was_hidden))
+        self.seats.remove_member(member.member_id)
+        if self.identities is not None:
+            self.identities[member.identity].discard(member.member_id)
         self.hold(member, {}, {})
         pulse = self.vitals.sessions.pop(member.member_id)
         self.vitals.unsettled -= not pulse.is_settled
@@ -161,19 +190,30 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         target = self.targets.get(old.member_id)
         new.assigned, new.revoking = {}, {}
         assigned, revoking = old.assigned, old.revoking
+        hidden, joined_ms = self.seats.hidden.get(old.member_id), self.seats.joined_ms.get(old.member_id)
         self.remove(old)
+        self.news.gone.pop()
         self.add(new, pulse)
+        if hidden is not None:
+            self.seats.hidden[new.member_id] = hidden
+        if joined_ms is not None:
+            self.seats.joined_ms[new.member_id] = joined_ms
         self.hold(new, assigned, revoking)
         self.set_target(new.member_id, target)
         new.previous_epoch = 0
 
     def rename_instance(self, member: ConsumerMember, group_instance_id: str) -> None:
         """Set the instance id of a member. No member has that id."""
-        self.news.is_changed = True
+        self.news.is_changed, self.identities = True, None
         if member.group_instance_id is not None:
             del self.vitals.instances[member.group_instance_id]
         member.group_instance_id = group_instance_id
         self.vitals.instances[group_instance_id] = member.member_id
+
+    def set_client(self, member: ConsumerMember, client_id: str, client_host: str) -> None:
+        """Set the client of a member."""
+        if (member.client_id, member.client_host) != (client_id, client_host):
+            member.client_id, member.client_host, self.identities = client_id, client_host, None
 
     def move_to(self, member: ConsumerMember, epoch: int) -> None:
         """Set a member's epoch after a change of its partitions, and note whether the member is settled."""

@@ -85,6 +85,11 @@ class ConsumerMember(Struct, array_like=True, kw_only=True):
     may_be_unaware: bool = False
 
     @property
+    def identity(self) -> str:
+        """The identity by which a client is known from one membership to the next."""
+        return self.client_id + self.client_host if self.group_instance_id is None else self.group_instance_id
+
+    @property
     def subscription_bytes(self) -> int:
         """The approximate size of the member's subscription."""
         return subscription_bytes(self.names, self.regex)

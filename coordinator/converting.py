@@ -31,7 +31,7 @@ from coordinator.describe import publish, publishing
 from coordinator.errors import ErrorCode
 from coordinator.events import Blame, event
 from coordinator.group import Group, Member, Vitals
-from coordinator.group_parts import Session
+from coordinator.group_parts import NEVER_MS, Session
 from coordinator.kinds import KINDS
 from coordinator.outputs import Ask, ConsumerGroupHeartbeatAnswer, GroupConverted, Output, Reply
 from coordinator.phases import Phase
@@ -171,8 +171,17 @@ def _take_over(group: Group | ConsumerGroup, before: Group | ConsumerGroup, now_
     group.offsets, group.offsets_count = before.offsets, before.offsets_count
     group.pending_commits = before.pending_commits
     group.published_ms = before.published_ms
+    _take_quarantines(group, before)
     group.vitals.now_ms, group.vitals.back_ms = max(now_ms, before.vitals.now_ms), before.vitals.back_ms
     group.look_at_offsets(group.vitals.now_ms)
+
+
+def _take_quarantines(group: Group | ConsumerGroup, before: Group | ConsumerGroup) -> None:
+    """Copy the quarantines, and the ends of memberships that count for them. The holds of other policies end."""
+    seats, old = group.seats, before.seats
+    seats.hidden, seats.flappers = dict(old.hidden), old.flappers
+    seats.expiries_ms, seats.joined_ms = old.expiries_ms, dict(old.joined_ms)
+    group.vitals.seats_ms = group.vitals.noting(min(seats.hidden.values(), default=NEVER_MS))
 
 
 # -- classic to consumer -----------------------------------------------------------------------------------------------

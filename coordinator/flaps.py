@@ -10,6 +10,8 @@ from bisect import bisect_right
 from enum import Enum, auto
 
 from coordinator.config import Config
+from coordinator.consumer_group import ConsumerGroup
+from coordinator.consumer_member import ConsumerMember
 from coordinator.group import Group, Member
 from coordinator.group_parts import NEVER_MS
 from coordinator.limits import FLAP_MS, FLAPPERS_MAX, FLAPS_MAX, NAMESAKES_MAX
@@ -22,6 +24,9 @@ FORGOTTEN_AFTER = 4
 OUTAGE_DIVISOR, OUTAGE_MEMBERS_MIN = 4, 2
 """More than this many members, and more than this part of all, expire at once only for a common cause."""
 
+AnyMembers = Group | ConsumerGroup
+"""A group of either protocol."""
+
 
 class End(Enum):
     """The ways in which a membership ends by itself."""
@@ -32,13 +37,13 @@ class End(Enum):
     REFUSED = auto()  # its join did not fit into the group, so this is no flap
 
 
-def note_join(group: Group, member_id: str, now_ms: int, config: Config) -> None:
+def note_join(group: AnyMembers, member_id: str, now_ms: int, config: Config) -> None:
     """Store when a member joined, if a quarantine is in force."""
     if config.policy is not None and config.policy.quarantine is not None:
         group.seats.joined_ms[member_id] = now_ms
 
 
-def note_end(group: Group, member: Member, end: End, now_ms: int, config: Config) -> None:
+def note_end(group: AnyMembers, member: Member | ConsumerMember, end: End, now_ms: int, config: Config) -> None:
     """Count the end of a membership for the quarantine of its client, before the member is removed.
 
     A member in quarantine that missed a join round does not count: no round waits for it.
@@ -53,13 +58,13 @@ def note_end(group: Group, member: Member, end: End, now_ms: int, config: Config
         _count(group, member, end, now_ms, quarantine)
 
 
-def flapper_in_quarantine(group: Group, member: Member, now_ms: int) -> Flapper | None:
+def flapper_in_quarantine(group: AnyMembers, member: Member | ConsumerMember, now_ms: int) -> Flapper | None:
     """Return the data of a newcomer's client that has to be in quarantine now; None for every other one."""
     flapper = group.seats.flappers.get(member.identity)
     return flapper if flapper is not None and flapper.until_ms > now_ms else None
 
 
-def _is_outage(group: Group, member: Member, now_ms: int) -> bool:
+def _is_outage(group: AnyMembers, member: Member | ConsumerMember, now_ms: int) -> bool:
     """Return whether many members have expired within one session timeout, this one included."""
     timeout_ms = group.vitals.sessions[member.member_id].timeout_ms
     expiries_ms = group.seats.expiries_ms
@@ -69,7 +74,7 @@ def _is_outage(group: Group, member: Member, now_ms: int) -> bool:
     return len(group.seats.expiries_ms) > most
 
 
-def _take_back(group: Group, member: Member, now_ms: int, quarantine: Quarantine) -> None:
+def _take_back(group: AnyMembers, member: Member | ConsumerMember, now_ms: int, quarantine: Quarantine) -> None:
     """Remove the flaps of an outage: those within one session timeout."""
     since_ms = now_ms - group.vitals.sessions[member.member_id].timeout_ms
     for flapper in group.seats.flappers.values():
@@ -80,7 +85,7 @@ def _take_back(group: Group, member: Member, now_ms: int, quarantine: Quarantine
             flapper.times_ms, flapper.until_ms = kept, 0
 
 
-def _count(group: Group, member: Member, end: End, now_ms: int, quarantine: Quarantine) -> None:
+def _count(group: AnyMembers, member: Member | ConsumerMember, end: End, now_ms: int, quarantine: Quarantine) -> None:
     flappers, identity = group.seats.flappers, member.identity
     flapper = flappers.pop(identity, None) or Flapper()
     if len(flappers) >= FLAPPERS_MAX:
@@ -100,7 +105,7 @@ def _count(group: Group, member: Member, end: End, now_ms: int, quarantine: Quar
         flapper.until_ms = now_ms + min(quarantine.for_ms << doubled, quarantine.for_max_ms)
 
 
-def _is_shared(group: Group, member: Member, end: End, now_ms: int) -> bool:
+def _is_shared(group: AnyMembers, member: Member | ConsumerMember, end: End, now_ms: int) -> bool:
     """Return whether another member of the same identity has joined before this one was last heard of."""
     session = group.vitals.sessions[member.member_id]
     is_silent = end is End.EXPIRED and session.deadline_ms < NEVER_MS
@@ -111,7 +116,7 @@ def _is_shared(group: Group, member: Member, end: End, now_ms: int) -> bool:
     )
 
 
-def _present(group: Group, identity: str) -> set[str]:
+def _present(group: AnyMembers, identity: str) -> set[str]:
     """Return the members with an identity."""
     if group.identities is None:
         group.identities = {}

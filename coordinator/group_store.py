@@ -100,12 +100,15 @@ class GroupStore:
         return [group_id for group_id, place in known.items() if place < before and group_id in self.stored]
 
     def held(self) -> list[str]:
-        """Return the ids of the classic groups in which a policy has to act at some time."""
+        """Return the ids of the groups in which a policy has to act at some time.
+
+        A group of the consumer protocol is among them as well if it waits for a target assignment that no policy holds.
+        """
         vitals = (
             (group_id, self.vitals.get(group_id) or codec.decode_vitals(stored, self._rosters))
             for group_id, stored in self.stored.items()
         )
-        return [group_id for group_id, each in vitals if isinstance(each, Vitals) and each.seats_ms < NEVER_MS]
+        return [group_id for group_id, each in vitals if _acts_ms(each) < NEVER_MS]
 
     # -- creation and removal ------------------------------------------------------------------------------------------
 
@@ -191,6 +194,11 @@ class GroupStore:
             elif group:
                 self.pending.pop(group_id, None)
         self.vitals, self._groups = {}, {}
+
+
+def _acts_ms(vitals: Vitals | ConsumerVitals) -> int:
+    """Return a time that is not later than the next one at which a policy has to act."""
+    return vitals.seats_ms if isinstance(vitals, Vitals) else min(vitals.seats_ms, vitals.plan_ms)
 
 
 def _lowest_place(group: Group | ConsumerGroup) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 from coordinator import deadlines, membership
 from coordinator.config import Config
 from coordinator.consumer import deadlines as consumer_deadlines
-from coordinator.consumer import heartbeats
+from coordinator.consumer import heartbeats, raising
 from coordinator.consumer.publishing import following
 from coordinator.consumer_group import ConsumerGroup, ConsumerVitals
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
@@ -14,6 +14,7 @@ from coordinator.describe import publishing
 from coordinator.group import Group, Vitals
 from coordinator.outputs import Output, Reply
 from coordinator.requests import Heartbeat
+from coordinator.seats import debts
 from coordinator.timers import Timers
 
 
@@ -39,3 +40,10 @@ def with_published(
     if isinstance(group, ConsumerGroup):
         return following(group, outputs, at_ms, config, getattr(request, "member_id", ""))
     return publishing(group, outputs)
+
+
+def reconsidered(group: Group | ConsumerGroup, at_ms: int, config: Config) -> Iterator[Output]:
+    """Apply other policies to what a group holds, and return the outputs, with the records and events after them."""
+    if isinstance(group, ConsumerGroup):
+        return following(group, raising.reconsider(group, at_ms, config), at_ms, config)
+    return publishing(group, debts.reconsider(group, at_ms, config))

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from coordinator.config import Config
+from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_protocol import assigned_partitions
 from coordinator.events import Blame, event, member_event
 from coordinator.group import Group, Member, Parked
-from coordinator.outputs import FreezeBroken, QuarantineEnded
+from coordinator.outputs import FreezeBegun, FreezeBroken, QuarantineEnded
 from coordinator.phases import Phase
 from coordinator.seat_parts import Answered, checksum_of
 
@@ -39,6 +40,30 @@ def is_seatable(group: Group, config: Config) -> bool:
 def frozen_until_ms(config: Config, now_ms: int) -> int | None:
     """Return the end of the freeze that is in force; None if none is."""
     return config.policy.frozen_until_ms(now_ms) if config.policy is not None else None
+
+
+def begin_freeze(group: Group | ConsumerGroup, now_ms: int, config: Config) -> Iterator[FreezeBegun]:
+    """Report that a freeze holds a rebalance of the group, if this freeze has not been reported yet."""
+    until_ms = frozen_until_ms(config, now_ms)
+    if until_ms is not None and group.seats.frozen_until_ms != until_ms:
+        group.seats.frozen_until_ms = until_ms
+        group.vitals.seats_ms = min(group.vitals.seats_ms, group.vitals.noting(until_ms))
+        yield event(FreezeBegun, group, now_ms, until_ms=until_ms)
+
+
+def end_freeze(group: Group | ConsumerGroup, now_ms: int, config: Config) -> bool:
+    """Remove the freeze that was reported, if none is in force under other policies. Return whether one was removed."""
+    is_over = group.seats.frozen_until_ms > 0 and frozen_until_ms(config, now_ms) is None
+    if is_over:
+        group.seats.frozen_until_ms = 0
+    return is_over
+
+
+def unowned_max_ms(config: Config) -> int:
+    """Return how long a partition may be without an owner in the freeze that is in force."""
+    assert config.policy is not None, "a freeze is in force"
+    assert config.policy.freeze is not None, "a freeze is in force"
+    return config.policy.freeze.unowned_max_ms
 
 
 def note_requests(group: Group, config: Config) -> None:

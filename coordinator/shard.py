@@ -22,12 +22,11 @@ from coordinator.consumer_kinds import CONSUMER_KINDS
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.context import Context
 from coordinator.converting import convert, downgrade, found
-from coordinator.describe import publishing
 from coordinator.errors import ErrorCode
 from coordinator.events import clock_ahead
 from coordinator.group import Group
 from coordinator.group_parts import PLACE_END
-from coordinator.group_types import answer_of_vitals, timers_of, with_published
+from coordinator.group_types import answer_of_vitals, reconsidered, timers_of, with_published
 from coordinator.hashing import shard_of
 from coordinator.kind import Kind, Subject
 from coordinator.kinds import KINDS
@@ -35,7 +34,6 @@ from coordinator.outputs import Output
 from coordinator.phases import Phase
 from coordinator.refusals import reject
 from coordinator.requests import Heartbeat, JoinGroup, Received, Unreadable, Wake
-from coordinator.seats.debts import reconsider
 from coordinator.shard_state import ShardState
 from coordinator.transactions import Settling
 
@@ -249,9 +247,9 @@ class Shard(ShardState):
         if self._policies.written != before:
             for group_id in self._groups.held():
                 group = self._groups.open(group_id)
-                assert isinstance(group, Group), "only classic groups are held"
+                assert group is not None, "a group with vitals exists"
                 at_ms, config = self._begin(group, received), self._policies.config_of(group_id)
-                yield from publishing(group, reconsider(group, at_ms, config))
+                yield from reconsidered(group, at_ms, config)
                 yield from self._advance(group_id, at_ms, noticed_ms=at_ms)
 
     def _handle(self, kind: Kind, subject: Any, received: Received, at_ms: int) -> Iterator[Output]:

@@ -3,6 +3,8 @@
 from msgspec import UNSET, UnsetType
 
 from coordinator.config import Config
+from coordinator.consumer_group import ConsumerGroup
+from coordinator.consumer_member import ConsumerMember
 from coordinator.consumer_protocol import assigned_partitions
 from coordinator.group import Group, Member
 from coordinator.group_parts import NEVER_MS
@@ -32,6 +34,32 @@ def standing_of(group: Group, member: Member) -> str | UnsetType:
     if member.member_id in group.vitals.called:
         return "called"
     return "standing_by" if member.member_id in group.seats.standbys else UNSET
+
+
+def hold_of_consumers(group: ConsumerGroup) -> Hold | UnsetType:
+    """Return the effect of policies for the record of a group of the consumer protocol; UNSET if they have none."""
+    held, seats, frozen_ms = group.held, group.seats, _frozen_until_ms(group)
+    if held is None and not seats.hidden:
+        return UNSET
+    return Hold(
+        since_ms=None if held is None else held.since_ms,
+        until_ms=None if held is None else held.due_ms,
+        frozen_until_ms=frozen_ms,
+        vacant=0 if held is None else held.vacant,
+        standing_by=sum(standing_of_consumer(group, member) == "standing_by" for member in group.members.values()),
+        quarantined=len(seats.hidden),
+    )
+
+
+def standing_of_consumer(group: ConsumerGroup, member: ConsumerMember) -> str | UnsetType:
+    """Return the standing that a policy gives a member of such a group; UNSET if it has none.
+
+    A newcomer has no target before the target assignment that is held.
+    """
+    if member.member_id in group.seats.hidden:
+        return "quarantined"
+    is_waiting = group.held is not None and member.member_id not in group.targets
+    return "standing_by" if is_waiting else UNSET
 
 
 def policy_of(config: Config) -> PolicyName | UnsetType:
@@ -84,6 +112,6 @@ def _until_ms(group: Group) -> int | None:
     return min(map(group.seats.due_ms, group.seats.debts), default=None)
 
 
-def _frozen_until_ms(group: Group) -> int | None:
+def _frozen_until_ms(group: Group | ConsumerGroup) -> int | None:
     frozen_ms = group.seats.frozen_until_ms
     return frozen_ms if group.vitals.now_ms < frozen_ms < NEVER_MS else None

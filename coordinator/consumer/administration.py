@@ -6,12 +6,13 @@ Source: Kafka's GroupMetadataManager.consumerGroupLeave for LeaveGroup, and KIP-
 from collections.abc import Iterator
 
 from coordinator.config import Config
-from coordinator.consumer.leaving import after_removal, drop
-from coordinator.consumer.publishing import raise_epoch
+from coordinator.consumer.leaving import drop
+from coordinator.consumer.raising import after_removal, raise_epoch
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.events import Blame, blame, member_event
+from coordinator.flaps import End, note_end
 from coordinator.outputs import (
     DescribeGroupAnswer,
     ExpelMemberAnswer,
@@ -52,20 +53,21 @@ def leave(group: ConsumerGroup, request: LeaveGroup, context: Context) -> Iterat
         if error is ErrorCode.NONE:
             member = group.members[group.holder_of(entry.group_instance_id) or entry.member_id]
             behind = behind or blame(member, "member_left", entry.reason)
+            note_end(group, member, End.LEFT, context.now_ms, context.config)
             group.remove(member)
             yield member_event(MemberLeft, group, member, context.now_ms, reason=entry.reason)
         left.append(LeftMember(entry.member_id, entry.group_instance_id, error.name, error.number))
     if behind is not None:
-        yield from after_removal(group, behind, context.now_ms)
+        yield from after_removal(group, behind, context.now_ms, context.config)
     yield Reply(request.reply_to, LeaveGroupAnswer(request_id=request.request_id, members=tuple(left)))
 
 
 def expel(group: ConsumerGroup, request: ExpelMember, context: Context) -> Iterator[Output]:
     """Remove a member at an operator's request."""
     member = group.members[group.holder_of(request.group_instance_id) or request.member_id]
-    yield from drop(group, member, "expelled", context.now_ms, reason=request.reason)
+    yield from drop(group, member, "expelled", context.now_ms, context.config, reason=request.reason)
     behind = Blame("operator", member.member_id, request.client_id, request.client_host, request.reason)
-    yield from after_removal(group, behind, context.now_ms)
+    yield from after_removal(group, behind, context.now_ms, context.config)
     yield Reply(request.reply_to, ExpelMemberAnswer(request_id=request.request_id, member_id=member.member_id))
 
 
@@ -73,7 +75,7 @@ def rebalance(group: ConsumerGroup, request: RebalanceGroup, context: Context) -
     """Raise the group epoch at an operator's request, so that a new target assignment is computed."""
     if group.members:
         behind = Blame("operator", "", request.client_id, request.client_host, request.reason)
-        yield from raise_epoch(group, behind, context.now_ms)
+        yield from raise_epoch(group, behind, context.now_ms, context.config)
     answer = RebalanceGroupAnswer(
         request_id=request.request_id, state=group.state, generation_id=group.vitals.group_epoch
     )

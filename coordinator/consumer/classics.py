@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from msgspec import structs
 
 from coordinator.config import Config
-from coordinator.consumer import planning, topics
+from coordinator.consumer import planning, quarantines, topics
 from coordinator.consumer.checks import has_room_for, tells_of_few_partitions
-from coordinator.consumer.publishing import raise_epoch
+from coordinator.consumer.raising import raise_epoch
 from coordinator.consumer.reconciling import Owned, is_waiting_for_free, reconcile
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_member import Classic, ConsumerMember, MemberState, Pulse, subscription_bytes
@@ -25,6 +25,7 @@ from coordinator.consumer_requests import OwnedPartitions
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.events import blame, member_event
+from coordinator.flaps import note_join
 from coordinator.group_parts import NEVER_MS, Session
 from coordinator.hashing import member_suffix
 from coordinator.limits import GROUP_PROTOCOLS_BYTES_MAX
@@ -175,10 +176,14 @@ def join(group: ConsumerGroup, request: JoinGroup, context: Context) -> Iterator
     member, arrival = _enter(group, request, context)
     if arrival is not None:
         yield arrival
-    cause, has_changed = _take(group, member, request, subscription)
+    cause, has_changed, has_learned = _take(group, member, request, subscription)
+    if isinstance(arrival, MemberJoined):
+        yield from quarantines.hide(group, member, now_ms, config)
+        cause = "member_joined" if cause is not None else None
+        if member.member_id in group.seats.hidden:
+            cause = "topics_changed" if has_learned else None
     if cause is not None:
-        cause = "member_joined" if isinstance(arrival, MemberJoined) else cause
-        yield from raise_epoch(group, blame(member, cause, request.reason), now_ms)
+        yield from raise_epoch(group, blame(member, cause, request.reason), now_ms, config)
     if planning.is_due(group, now_ms, config):
         yield from planning.make_plan(group, now_ms, config)
     reconcile(group, member, _owned(group, subscription.owned), has_changed=has_changed)
@@ -227,6 +232,7 @@ def _enter(
             classic=classic,
         )
         group.add(member, pulse)
+        note_join(group, member_id, context.now_ms, context.config)
         return member, member_event(MemberJoined, group, member, context.now_ms, reason=request.reason)
     return _take_place(group, group.members[holder], member_id, pulse, request, context)
 
@@ -258,22 +264,24 @@ def _new_id(request: JoinGroup, context: Context) -> str:
 
 def _take(
     group: ConsumerGroup, member: ConsumerMember, request: JoinGroup, subscription: Subscription
-) -> tuple[str | None, bool]:
+) -> tuple[str | None, bool, bool]:
     """Update the member and the group from a join.
 
     Returns:
-        The cause of a new target assignment, None without one; and whether the member's subscription has changed.
+        The cause of a new target assignment, None without one; whether the member's subscription has changed; and
+        whether the join brought news of topics.
     """
     before = member.names, member.regex
-    member.client_id, member.client_host, member.reply_to = request.client_id, request.client_host, request.reply_to
+    group.set_client(member, request.client_id, request.client_host)
+    member.reply_to = request.reply_to
     member.rebalance_timeout_ms, member.rack_id = request.rebalance_timeout_ms, subscription.rack_id
     member.assignor = None
     group.set_subscription(member, tuple(sorted(set(subscription.topics))), "")
     has_new_topics = topics.learn(group, request.topics, set(member.names), is_authoritative=False)
     has_changed = (member.names, member.regex) != before
     if has_changed:
-        return "subscription_changed", True
-    return ("topics_changed" if has_new_topics else None), False
+        return "subscription_changed", True, has_new_topics
+    return ("topics_changed" if has_new_topics else None), False, has_new_topics
 
 
 def _owned(group: ConsumerGroup, owned: Mapping[str, object]) -> Owned:

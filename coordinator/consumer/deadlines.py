@@ -1,16 +1,17 @@
 """The deadlines of a group of the consumer protocol, and what each of them changes. `timers` fires them.
 
-The next request computes a target assignment that is due. If no request comes, a deadline computes it.
+The next request computes a target assignment that is due. If no request comes, a deadline computes it. A target
+assignment that a policy holds waits for its deadline.
 """
 
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 
 from coordinator.config import Config
-from coordinator.consumer import planning
 from coordinator.consumer.classics import must_downgrade
-from coordinator.consumer.leaving import after_removal, drop
+from coordinator.consumer.leaving import drop
 from coordinator.consumer.publishing import following, publish
+from coordinator.consumer.raising import after_removal, plan_due, seats_due, wait_once_more
 from coordinator.consumer_group import ConsumerGroup, ConsumerVitals
 from coordinator.events import blame
 from coordinator.group_parts import Session
@@ -26,9 +27,10 @@ class Kind(IntEnum):
     REVOCATION = 1
     JOIN = 2
     SYNC = 3
-    PLAN = 4
-    OFFSETS = 5
-    PUBLISH = 6
+    SEATS = 4
+    PLAN = 5
+    OFFSETS = 6
+    PUBLISH = 7
 
 
 OVERDUE = {
@@ -48,6 +50,7 @@ def deadlines(group: ConsumerGroup) -> Iterator[Deadline]:
         for kind in (Kind.REVOCATION, Kind.JOIN, Kind.SYNC):
             if (wait := _waits(vitals, kind).get(member_id)) is not None:
                 yield Deadline(wait.deadline_ms, kind, place, member_id)
+    yield Deadline(vitals.seats_ms, Kind.SEATS)
     yield Deadline(vitals.plan_ms, Kind.PLAN)
     yield Deadline(vitals.offsets_ms, Kind.OFFSETS)
     yield Deadline(vitals.publish_ms, Kind.PUBLISH)
@@ -59,6 +62,7 @@ def _armed_ms(group: ConsumerGroup, due: Deadline) -> int | None:
         session = _session(group, due)
         return session.deadline_ms if session else None
     return {
+        Kind.SEATS: vitals.seats_ms,
         Kind.PLAN: vitals.plan_ms,
         Kind.OFFSETS: vitals.offsets_ms,
         Kind.PUBLISH: vitals.publish_ms,
@@ -82,25 +86,29 @@ def _fire(group: ConsumerGroup, due: Deadline, config: Config) -> Iterator[Outpu
 
 def _due(group: ConsumerGroup, due: Deadline, config: Config) -> Iterator[Output]:
     if due.kind in OVERDUE:
-        yield from _member_due(group, due)
+        yield from _member_due(group, due, config)
+    elif due.kind == Kind.SEATS:
+        yield from seats_due(group, due.at_ms, config)
     elif due.kind == Kind.PLAN:
-        yield from planning.make_plan(group, due.at_ms, config)
+        yield from plan_due(group, due.at_ms, config)
     elif due.kind == Kind.PUBLISH:
         yield publish(group)
     else:
         yield from offsets_due(group, due.at_ms, config)
 
 
-def _member_due(group: ConsumerGroup, due: Deadline) -> Iterator[Output]:
+def _member_due(group: ConsumerGroup, due: Deadline, config: Config) -> Iterator[Output]:
     """Remove a member whose session, revocation, join or sync is overdue."""
     member, session = group.members[due.member_id], group.vitals.sessions[due.member_id]
     why = OVERDUE[Kind(due.kind)]
     silence_ms = session.timeout_ms if due.kind == Kind.SESSION and not session.extended else None
-    yield from drop(group, member, why, due.at_ms, silence_ms=silence_ms)
-    yield from after_removal(group, blame(member, why), due.at_ms)
+    yield from drop(group, member, why, due.at_ms, config, silence_ms=silence_ms)
+    yield from after_removal(group, blame(member, why), due.at_ms, config)
 
 
 def _wait_once_more(group: ConsumerGroup, due: Deadline, now_ms: int) -> bool:
+    if due.kind == Kind.PLAN:
+        return wait_once_more(group, now_ms)
     session = _session(group, due)
     if session is None or session.extended:
         return False

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from coordinator.consumer import planning, topics
 from coordinator.consumer.heartbeats import assigned_topics
-from coordinator.consumer.publishing import raise_epoch
+from coordinator.consumer.raising import raise_epoch
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_member import ConsumerMember, Partitions
 from coordinator.consumer_requests import ConsumerGroupDescribe, GroupTopics
@@ -64,7 +64,7 @@ def tell_topics(group: ConsumerGroup, request: GroupTopics, context: Context) ->
         cause = cause or "topics_changed"
     if cause is not None and group.members:
         behind = Blame(cause, "", request.client_id, request.client_host)
-        yield from raise_epoch(group, behind, context.now_ms)
+        yield from raise_epoch(group, behind, context.now_ms, context.config)
     answer = GroupTopicsAnswer(
         request_id=request.request_id, changed=cause is not None, group_epoch=group.vitals.group_epoch
     )

@@ -16,10 +16,10 @@ from typing import Literal
 from msgspec import UNSET, structs
 
 from coordinator.config import Config
-from coordinator.consumer import planning, topics
+from coordinator.consumer import planning, quarantines, topics
 from coordinator.consumer.checks import JOIN_EPOCH, is_blank, owns_few_partitions
 from coordinator.consumer.leaving import go_away, leave
-from coordinator.consumer.publishing import raise_epoch
+from coordinator.consumer.raising import raise_epoch
 from coordinator.consumer.reconciling import reconcile
 from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup, ConsumerVitals
 from coordinator.consumer_member import ConsumerMember, MemberState, Pulse
@@ -27,6 +27,7 @@ from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.events import blame, event, member_event
+from coordinator.flaps import note_join
 from coordinator.group_parts import NEVER_MS, GroupVitals, Session
 from coordinator.hashing import member_suffix
 from coordinator.outputs import (
@@ -51,7 +52,8 @@ def heartbeat_of_vitals(
     if pulse is None or not pulse.is_settled or pulse.is_classic or pulse.epoch != request.member_epoch:
         return None
     instance_id = request.group_instance_id
-    if not request.is_plain or vitals.asks or vitals.group_epoch != vitals.assignment_epoch:
+    is_assigning = vitals.group_epoch != vitals.assignment_epoch and not vitals.is_frozen
+    if not request.is_plain or vitals.asks or is_assigning:
         return None
     if instance_id is not None and vitals.instances.get(instance_id) != request.member_id:
         return None
@@ -86,12 +88,18 @@ def _follow(group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Cont
         yield arrival
     before, previous_epoch = member.assigned, member.previous_epoch
     is_aware = not request.again and request.member_epoch in (JOIN_EPOCH, group.epoch_of(member.member_id))
-    cause, has_changed = _take(group, member, request, config)
+    cause, has_changed, has_learned = _take(group, member, request, config)
+    is_new = isinstance(arrival, MemberJoined)
+    if is_new:
+        yield from quarantines.hide(group, member, now_ms, config)
     if len(group.members) < members:
         cause = "member_left"  # it takes the place of a static member, and was another member before
+    elif cause is not None and is_new:
+        cause = "member_joined"
+        if member.member_id in group.seats.hidden:
+            cause = "topics_changed" if has_learned else None
     if cause is not None:
-        cause = "member_joined" if isinstance(arrival, MemberJoined) else cause
-        yield from raise_epoch(group, blame(member, cause), now_ms)
+        yield from raise_epoch(group, blame(member, cause), now_ms, config)
     if planning.is_due(group, now_ms, config):
         yield from planning.make_plan(group, now_ms, config, request.server_assignor)
     if reconcile(group, member, request.topic_partitions, has_changed=has_changed):
@@ -133,6 +141,7 @@ def _enter(
         reply_to=request.reply_to,
     )
     group.add(member, pulse)
+    note_join(group, member_id, context.now_ms, context.config)
     return member, member_event(MemberJoined, group, member, context.now_ms, reason=None)
 
 
@@ -181,11 +190,12 @@ def _new_id(request: ConsumerGroupHeartbeat, context: Context) -> str:
 
 def _take(
     group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeat, config: Config
-) -> tuple[str | None, bool]:
+) -> tuple[str | None, bool, bool]:
     """Update the member and the group from a request.
 
     Returns:
-        The cause of a new target assignment, None without one; and whether the member's subscription has changed.
+        The cause of a new target assignment, None without one; whether the member's subscription has changed; and
+        whether the request brought news of topics.
     """
     before, vote = (member.names, member.regex), member.assignor
     _update(group, member, request)
@@ -206,7 +216,7 @@ def _take(
         cause = "topics_changed"
     elif member.assignor != vote and planning.has_another_assignor(group, config, request.server_assignor):
         cause = "assignor_changed"
-    return cause, has_changed
+    return cause, has_changed, is_resolved or has_new_topics
 
 
 def _update(group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeat) -> None:
@@ -217,7 +227,7 @@ def _update(group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroup
     request.
     """
     if not request.is_plain:
-        member.client_id, member.client_host = request.client_id, request.client_host
+        group.set_client(member, request.client_id, request.client_host)
         member.reply_to = request.reply_to
     if request.rack_id is not None:
         member.rack_id = request.rack_id
@@ -258,7 +268,7 @@ def _answer(
     pending: Literal["none", "revoking", "waiting"] = "none"
     if member.state is MemberState.UNREVOKED:
         pending = "revoking"
-    elif member.state is MemberState.UNRELEASED or group.state is Phase.ASSIGNING:
+    elif member.state is MemberState.UNRELEASED or (group.state is Phase.ASSIGNING and not group.vitals.is_frozen):
         pending = "waiting"
     ask = topics.unknown(group, member)
     group.vitals.asks = group.vitals.asks or ask is not UNSET

@@ -6,12 +6,15 @@ consumerGroupFenceMember; KIP-848.
 
 from collections.abc import Iterator
 
-from coordinator.consumer.publishing import raise_epoch
+from coordinator.config import Config
+from coordinator.consumer.quarantines import note_removal
+from coordinator.consumer.raising import after_removal
 from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
 from coordinator.consumer_member import ConsumerMember
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.context import Context
-from coordinator.events import Blame, blame, member_event
+from coordinator.events import blame, member_event
+from coordinator.flaps import End, note_end
 from coordinator.outputs import (
     ConsumerGroupHeartbeatAnswer,
     MemberAway,
@@ -25,9 +28,10 @@ from coordinator.outputs import (
 def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Context) -> Iterator[Output]:
     """Remove a member at its own request. The epochs are not compared."""
     member = group.members[request.member_id]
+    note_end(group, member, End.LEFT, context.now_ms, context.config)
     group.remove(member)
     yield member_event(MemberLeft, group, member, context.now_ms, reason=None)
-    yield from after_removal(group, blame(member, "member_left"), context.now_ms)
+    yield from after_removal(group, blame(member, "member_left"), context.now_ms, context.config)
     yield _goodbye(request)
 
 
@@ -58,15 +62,12 @@ def drop(
     member: ConsumerMember,
     why: str,
     now_ms: int,
+    config: Config,
     *,
     silence_ms: int | None = None,
     reason: str | None = None,
 ) -> Iterator[Output]:
     """Remove a member that did not leave by itself."""
+    note_removal(group, member, why, now_ms, config)
     group.remove(member)
     yield member_event(MemberExpired, group, member, now_ms, why=why, silence_ms=silence_ms, reason=reason)
-
-
-def after_removal(group: ConsumerGroup, behind: Blame, now_ms: int) -> Iterator[Output]:
-    """Raise the group epoch after a removal. The caller calls it once for all members that one request removes."""
-    yield from raise_epoch(group, behind, now_ms)

@@ -21,9 +21,9 @@ from coordinator.outputs import Output, PlanMade
 
 
 def is_due(group: ConsumerGroup, now_ms: int, config: Config) -> bool:
-    """Return whether the group waits for a target assignment, and the latest one is old enough."""
+    """Return whether the group waits for a target assignment that no policy holds, and the latest one is old enough."""
     is_waiting = group.vitals.group_epoch > group.vitals.assignment_epoch and bool(group.members)
-    return is_waiting and (not group.assignment_ms or now_ms >= _next_ms(group, config))
+    return is_waiting and group.held is None and (not group.assignment_ms or now_ms >= _next_ms(group, config))
 
 
 def schedule(group: ConsumerGroup, now_ms: int, config: Config) -> None:
@@ -31,6 +31,8 @@ def schedule(group: ConsumerGroup, now_ms: int, config: Config) -> None:
     vitals = group.vitals
     if vitals.group_epoch == vitals.assignment_epoch or not group.members:
         vitals.plan_ms = NEVER_MS
+    elif group.held is not None:
+        vitals.plan_ms = vitals.noting(group.held.due_ms)
     elif vitals.plan_ms == NEVER_MS:
         vitals.plan_ms = vitals.noting(max(now_ms, _next_ms(group, config)))
 
@@ -57,7 +59,7 @@ def make_plan(group: ConsumerGroup, now_ms: int, config: Config, named: str | No
         group,
         now_ms,
         assignor=assignor,
-        members=len(group.members),
+        members=len(group.members) - len(group.seats.hidden),
         partitions=sum(len(numbers) for target in targets.values() for numbers in target.values()),
         moved=_moved(before, targets),
         waited_ms=now_ms - change.started_ms,
@@ -84,8 +86,11 @@ def voted_assignor(group: ConsumerGroup, config: Config, named: str | None = Non
 
 
 def _spec(group: ConsumerGroup) -> GroupSpec:
-    """Return the input of an assignor. The group has members: without them, no target assignment is due."""
-    subscriptions = {(m.names, m.regex): m for m in group.members.values()}
+    """Return the input of an assignor, without the members in quarantine.
+
+    The group has other members: without any, no target assignment is due, and the last one is in no quarantine.
+    """
+    subscriptions = {(m.names, m.regex): m for m in group.visible}
     topic_ids = {key: group.topic_ids_of(member) for key, member in subscriptions.items()}
     subscribed = frozenset().union(*topic_ids.values())
     is_homogeneous = len(subscriptions) == 1 and not all(next(iter(subscriptions)))
@@ -94,12 +99,12 @@ def _spec(group: ConsumerGroup) -> GroupSpec:
     return GroupSpec(
         members=[
             MemberSpec(
-                member_id,
+                m.member_id,
                 m.group_instance_id,
                 topic_ids[m.names, m.regex],
-                _existing(group.targets.get(member_id, {}), counts),
+                _existing(group.targets.get(m.member_id, {}), counts),
             )
-            for member_id, m in group.members.items()
+            for m in group.visible
         ],
         partitions=counts,
         names=group.names_by_id,

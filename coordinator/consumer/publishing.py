@@ -8,6 +8,9 @@ Source: our own; Kafka's coordinator publishes none of this.
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec import structs
+
+from coordinator import showing
 from coordinator.config import Config
 from coordinator.consumer import planning, topics
 from coordinator.consumer.reconciling import is_waiting_for_free
@@ -15,7 +18,7 @@ from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
 from coordinator.consumer_member import ConsumerMember, MemberState
 from coordinator.consumer_parts import Change, News
 from coordinator.consumer_protocol import CONSUMERS
-from coordinator.events import Blame, event
+from coordinator.events import event
 from coordinator.group_parts import NEVER_MS
 from coordinator.limits import PUBLISH_BYTES_FREE, PUBLISH_BYTES_PER_S
 from coordinator.outputs import (
@@ -29,7 +32,6 @@ from coordinator.outputs import (
     Published,
     RebalanceCompleted,
     RebalanceNotice,
-    RebalanceStarted,
     Reply,
 )
 from coordinator.phases import GroupType, Phase
@@ -49,26 +51,6 @@ PARTITION_RECORD_BYTES = 12
 
 SUBSCRIPTION_RECORD_FACTOR = 2
 """How often a subscription is written there: with its member, and in the list of all topics."""
-
-
-def raise_epoch(group: ConsumerGroup, behind: Blame, now_ms: int) -> Iterator[Output]:
-    """Raise the group epoch, because the target assignment is out of date. The caller calls it once for a request."""
-    group.vitals.group_epoch += 1
-    if group.change is None:
-        before = group.news.before
-        group.change = Change(now_ms, 0, tuple(group.members) if before is None else before)
-    yield event(
-        RebalanceStarted,
-        group,
-        now_ms,
-        cause=behind.cause,
-        member_id=behind.member_id,
-        client_id=behind.client_id,
-        client_host=behind.client_host,
-        reason=behind.reason,
-        members=len(group.members),
-        joins_until_ms=now_ms,
-    )
 
 
 def following(
@@ -120,16 +102,20 @@ def _enter_state(group: ConsumerGroup, now_ms: int) -> Iterator[Output]:
             yield event(GroupEmptied, group, now_ms)
             group.look_at_offsets(now_ms)
     change = group.change
-    if change is None or state not in (Phase.EMPTY, Phase.STABLE):
+    if change is None:
         return
-    group.change = None
-    if state is Phase.STABLE:
+    is_held = group.held is not None and change.planned_ms > 0 and not vitals.unsettled
+    if state is Phase.EMPTY:
+        group.change = None
+    elif state is Phase.STABLE or is_held:
+        group.change = None
         yield _completed(group, change, now_ms)
 
 
 def _completed(group: ConsumerGroup, change: Change, now_ms: int) -> RebalanceCompleted:
+    """Make the event of a complete rebalance. A policy may hold the target assignment of a later group epoch."""
     planned_ms = change.planned_ms or change.started_ms
-    return event(
+    completed = event(
         RebalanceCompleted,
         group,
         now_ms,
@@ -144,6 +130,7 @@ def _completed(group: ConsumerGroup, change: Change, now_ms: int) -> RebalanceCo
         gone=tuple(m for m in change.before if m not in group.members),
         fencing_token=group.token,
     )
+    return structs.replace(completed, generation_id=group.vitals.assignment_epoch)
 
 
 # -- notices -----------------------------------------------------------------------------------------------------------
@@ -216,6 +203,7 @@ def publish(group: ConsumerGroup) -> Published:
         version=version,
         type="consumer",
         assignment_epoch=group.vitals.assignment_epoch,
+        hold=showing.hold_of_consumers(group),
     )
     return Published(group.group_id, ("group", group.group_id), record, version)
 
@@ -230,7 +218,7 @@ def _published(group: ConsumerGroup, member: ConsumerMember) -> GroupMember:
         session_timeout_ms=pulse.timeout_ms,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         assignment=b"",
-        assigned=_by_name(group, member.assigned),
+        assigned=by_name(group, member.assigned),
         fencing_token=member.fencing_token,
         rack_id=member.rack_id,
         protocol=(GroupType.CONSUMER if member.classic is None else GroupType.CLASSIC).value,
@@ -238,12 +226,13 @@ def _published(group: ConsumerGroup, member: ConsumerMember) -> GroupMember:
         state=STATE_NAMES[member.state],
         subscribed_topics=member.names,
         regex=member.regex,
-        revoking=_by_name(group, member.revoking),
-        target=_by_name(group, group.targets.get(member.member_id, {})),
+        revoking=by_name(group, member.revoking),
+        target=by_name(group, group.targets.get(member.member_id, {})),
+        standing=showing.standing_of_consumer(group, member),
     )
 
 
-def _by_name(group: ConsumerGroup, partitions: Mapping[str, Iterable[int]]) -> dict[str, list[int]]:
+def by_name(group: ConsumerGroup, partitions: Mapping[str, Iterable[int]]) -> dict[str, list[int]]:
     """Return partitions by the names of their topics. The partitions of two topics with one name are joined."""
     named: dict[str, list[int]] = {}
     for topic_id, numbers in partitions.items():

@@ -15,8 +15,8 @@ from coordinator.outputs import Output, RebalanceHeld
 from coordinator.rebalance import prepare
 from coordinator.requests import SyncGroup
 from coordinator.seat_parts import Vacancy
-from coordinator.seating import frozen_until_ms, is_seatable
-from coordinator.seats.freezing import begin_freeze, unowned_max_ms, unowned_until_ms
+from coordinator.seating import begin_freeze, frozen_until_ms, is_seatable, unowned_max_ms
+from coordinator.seats.freezing import unowned_until_ms
 from coordinator.seats.indexing import kin_of, put_in_vacancy
 from coordinator.seats.offers import merged, offer_to_standby
 

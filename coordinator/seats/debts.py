@@ -15,9 +15,8 @@ from coordinator.phases import Phase
 from coordinator.policies import Policy
 from coordinator.rebalance import prepare
 from coordinator.seat_parts import Standby, Vacancy
-from coordinator.seating import frozen_until_ms, has_plain_assignments
+from coordinator.seating import begin_freeze, end_freeze, frozen_until_ms, has_plain_assignments
 from coordinator.seats.adoption import adopt
-from coordinator.seats.freezing import begin_freeze, end_freeze
 from coordinator.seats.indexing import kin_of, put_in, put_in_vacancy, take_out, take_out_vacancy
 from coordinator.seats.newcomers import release
 from coordinator.seats.offers import offer_to_standby, rounded, withdraw
@@ -147,7 +146,7 @@ def wait_once_more(group: Group, now_ms: int) -> bool:
 def reconsider(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
     """Apply other policies to the debts that a group has: those whose policy is gone are due, and none is due later."""
     seats = group.seats
-    end_freeze(group, now_ms, config)
+    group.are_seats_news |= end_freeze(group, now_ms, config)
     policy = config.policy if has_plain_assignments(group, config) else None
     for debt in seats.debts:
         debt.until_ms = min(debt.until_ms, max(_newly_due_ms(debt, policy, now_ms), now_ms))

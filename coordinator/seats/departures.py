@@ -13,8 +13,8 @@ from coordinator.outputs import Output, SeatVacated
 from coordinator.policies import Policy
 from coordinator.rebalance import let_go
 from coordinator.seat_parts import Answered, Kin, Vacancy
-from coordinator.seating import frozen_until_ms, is_seatable, owns_partitions
-from coordinator.seats.freezing import begin_freeze, unowned_max_ms, unowned_until_ms
+from coordinator.seating import begin_freeze, frozen_until_ms, is_seatable, owns_partitions, unowned_max_ms
+from coordinator.seats.freezing import unowned_until_ms
 from coordinator.seats.indexing import index_of, kin_of, put_in_vacancy, take_out
 from coordinator.seats.newcomers import wait_for_quiet
 from coordinator.seats.offers import arm, offer_to_standby, withdraw

@@ -22,13 +22,13 @@ from coordinator.rebalance import prepare
 from coordinator.requests import JoinGroup
 from coordinator.seat_parts import NO_PARTITIONS, Kin, Quiet, Standby
 from coordinator.seating import (
+    begin_freeze,
     end_quarantine,
     frozen_until_ms,
     has_plain_assignments,
     is_seatable,
     owns_partitions,
 )
-from coordinator.seats.freezing import begin_freeze
 from coordinator.seats.indexing import index_of, kin_of, put_in
 from coordinator.seats.offers import arm, call, offer
 from coordinator.seats.offers import note_join as note_seated_join

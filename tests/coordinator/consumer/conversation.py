@@ -24,8 +24,10 @@ from coordinator.config import Config
 from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
 from coordinator.consumer_member import MemberState
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, OwnedPartitions, TopicFact
+from coordinator.group_parts import NEVER_MS
 from coordinator.outputs import AnyAnswer, AssignedTopic, AssignmentNotice, Event, Output, Published, Reply
-from coordinator.requests import JoinGroup, Received, Request
+from coordinator.policies import Policy
+from coordinator.requests import JoinGroup, Received, Request, SetPolicies
 from coordinator.rosters import Rosters
 from coordinator.shard import Shard
 from tests.coordinator.consumer.long_path import long_paths, on_long_path
@@ -149,6 +151,18 @@ class Conversation:
         reply = next(o for o in self.latest if isinstance(o, Reply) and o.answer.request_id == f"r{self._offset}")
         assert reply.to == request.reply_to
         return reply.answer
+
+    def policy(self, **policies: Any) -> "Conversation":
+        """Set the policies of the group, and no others."""
+        entry = Policy(name=self.group_id, **policies)
+        self._offset += 1
+        request = SetPolicies(
+            request_id=f"r{self._offset}", reply_to="operator", made_ms=self.now_ms, policies=(entry,)
+        )
+        self.steps([Received(self._offset, self.now_ms, request)])
+        answers = [output.answer for output in self.latest if isinstance(output, Reply)]
+        assert answers[-1].code == 0, answers[-1]
+        return self
 
     def steps_join(self, fields: dict[str, Any]) -> None:
         """Send a join of the classic protocol, which is answered later."""
@@ -278,3 +292,16 @@ def keeps_its_promises(group: ConsumerGroup) -> None:
             assert {(t, n) for t, numbers in member.assigned.items() for n in numbers} == wanted
     assert vitals.unsettled == sum(not pulse.is_settled for pulse in vitals.sessions.values())
     assert group.state is group.phase
+    keeps_its_holds(group)
+
+
+def keeps_its_holds(group: ConsumerGroup) -> None:
+    """Check that the effects of policies have deadlines that fire, and fit the members."""
+    vitals, held, hidden = group.vitals, group.held, group.seats.hidden
+    assert vitals.is_frozen == (held is not None and held.policy == "freeze")
+    assert (held is None) or vitals.group_epoch > vitals.assignment_epoch
+    assert held is None or vitals.now_ms < vitals.plan_ms == held.due_ms
+    assert hidden.keys() <= group.members.keys()
+    assert not any(group.targets.get(member_id) for member_id in hidden), "a member in quarantine has a target"
+    assert vitals.now_ms < vitals.seats_ms <= min(hidden.values(), default=NEVER_MS)
+    assert vitals.earliest_ms <= min(vitals.plan_ms, vitals.seats_ms)

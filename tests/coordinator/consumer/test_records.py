@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.outputs import (
@@ -77,9 +78,10 @@ def client(name: str) -> dict[str, Any]:
 
 
 def latest(c: Conversation, kind: type[Event]) -> dict[str, Any]:
-    """Return the fields of the latest event of a kind, without those of every event."""
+    """Return the fields of the latest event of a kind, without those of every event and those that are left out."""
     told = c.events(kind)[-1]
-    return {name: getattr(told, name) for name in told.__struct_fields__ if name not in Event.__struct_fields__}
+    fields = {name: getattr(told, name) for name in told.__struct_fields__ if name not in Event.__struct_fields__}
+    return {name: value for name, value in fields.items() if value is not UNSET}
 
 
 # -- the record --------------------------------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ from tests.coordinator.invariants.consumer_members import (
 from tests.coordinator.invariants.dropped import NobodyIsDroppedUnheard, PendingIdsAreGood, SessionsEnd
 from tests.coordinator.invariants.generations import GenerationsGrow, PhasesAreLegal
 from tests.coordinator.invariants.handovers import HandoversAddUp
+from tests.coordinator.invariants.held_plans import HoldsEnd, QuarantinesAreBounded
 from tests.coordinator.invariants.lives import (
     GroupsAreBounded,
     NothingWaitsForEver,
@@ -133,4 +134,6 @@ def _of_consumer_groups(config: Config, asked: KnownRequests) -> list[Checker]:
         EmptyConsumerGroupsEnd(),
         GenerationsOutliveConversions(asked),
         TakersHaveHigherTokens(),
+        HoldsEnd(asked),
+        QuarantinesAreBounded(asked),
     ]

@@ -202,9 +202,9 @@ class PlansAreComplete:
             for number in range(topics[topic_id])
         }
         assert owners.keys() == wanted, f"{sorted(owners.keys() ^ wanted)} are planned wrongly in {group.group_id}"
-        kinds = {(m.names, m.regex) for m in group.members.values()}
+        kinds = {(m.names, m.regex) for m in group.visible}
         if group.assignor == "uniform" and len(kinds) == 1 and not all(next(iter(kinds))):
-            sizes = [len(targets_of(group, member_id)) for member_id in group.members]
+            sizes = [len(targets_of(group, member.member_id)) for member in group.visible]
             assert max(sizes) - min(sizes) <= 1, f"the plan is not balanced: {sizes}"
 
 

@@ -34,7 +34,7 @@ class SeatsEnd:
     def watch(self, step: Step) -> None:
         self.asked.note(step)
         for policy in self.asked.policies[self.policies :]:
-            self.longest_ms |= _settings_ms(policy)
+            self.longest_ms |= settings_ms(policy)
         self.policies = len(self.asked.policies)
         self.latest_ms = max(self.latest_ms, step.now_ms)
         for group in (step.groups or {}).values():
@@ -79,7 +79,7 @@ class SeatsEnd:
         yield from ((until_ms, longest["quarantine"]) for until_ms in seats.hidden.values())
 
 
-def _settings_ms(policy: Policy) -> Counter[str]:
+def settings_ms(policy: Policy) -> Counter[str]:
     """Return the longest waits that an entry allows; 0 if its policy is off."""
     succession, settle, freeze, quarantine = policy.succession, policy.settle, policy.freeze, policy.quarantine
     return Counter(
