@@ -255,6 +255,41 @@ MEANINGS: Mapping[str, Meaning] = {
     "next_storm_kafka_s": Meaning("the same with Kafka's own coordinator, s"),
     "next_storm_members": Meaning("... the members, each with ten partitions"),
     "next_samples": Meaning("joins of each, and the same number of leaves"),
+    # rolling deployments: all members of a group are replaced, one by one
+    "rolling_rebalances_ours": Meaning("rebalances while all members are replaced, under succession, both orders", 0),
+    "rolling_rebalances_off": Meaning("... without policies"),
+    "rolling_rebalances_kafka": Meaning("... with Kafka's own coordinator"),
+    **{
+        f"rolling_{whose}unowned_{figure}": Meaning(f"a partition's time without an owner, {says}, {rest}, s", goal)
+        for whose, says, goal_p50, goal_p99 in (
+            ("", "beyond the absence of the replaced member", 0.5, 2.0),
+            ("off_", "without policies", None, None),
+            ("kafka_", "with Kafka's own coordinator", None, None),
+        )
+        for figure, rest, goal in (
+            ("p50_s", "median", goal_p50),
+            ("p99_s", "99 of 100", goal_p99),
+            ("max_s", "the longest", None),
+        )
+    },
+    "rolling_leave_sum_ratio": Meaning("partition-seconds without an owner to Kafka's own, leave first", 0.5),
+    "rolling_newcomer_sum_ratio": Meaning("... newcomer first", 0.1),
+    **{
+        f"rolling_{client}_{order}_{variant}_{figure}": Meaning(f"{client}, {order} first, {how}: {says}")
+        for client in ("librdkafka", "java")
+        for order in ("leave", "newcomer")
+        for variant, how in (("ours", "succession"), ("off", "no policies"), ("kafka", "Kafka's own"))
+        for figure, says in (
+            ("rebalances", "rebalances"),
+            ("unowned_p50_s", "time without an owner beyond the absence, median, s"),
+            ("unowned_p99_s", "... 99 of 100, s"),
+            ("unowned_max_s", "... the longest, s"),
+            ("unowned_sum_s", "partition-seconds without an owner, the absence included"),
+            ("moved", "partitions that got another owner"),
+            ("twice", "records processed twice"),
+        )
+    },
+    "rolling_members": Meaning("members of each group, which own 60 partitions"),
     # the gateway: relayed requests, rebalances of stock clients, heartbeats over plain sockets
     "gateway_produce_direct_mb_s": Meaning("librdkafka's records of 1 KB to a broker, MB/s"),
     "gateway_produce_gateway_mb_s": Meaning("the same through the gateway, MB/s"),
