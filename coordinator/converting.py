@@ -21,12 +21,13 @@ from coordinator.budget import answer_bytes
 from coordinator.config import Config
 from coordinator.consumer import topics
 from coordinator.consumer.classics import UPGRADES, assignment_bytes
-from coordinator.consumer_group import ConsumerGroup, ConsumerVitals
+from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_kinds import CONSUMER_KINDS
 from coordinator.consumer_member import Classic, ConsumerMember, Partitions, Pulse
 from coordinator.consumer_parts import Topic
 from coordinator.consumer_protocol import CONSUMERS, Subscription, read_assignment, read_subscription
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.consumer_vitals import ConsumerVitals
 from coordinator.describe import publish, publishing
 from coordinator.errors import ErrorCode
 from coordinator.events import Blame, event

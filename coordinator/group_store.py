@@ -9,13 +9,15 @@ from collections.abc import Iterator
 
 from coordinator import codec
 from coordinator.codec import RemovedGroup, Stored
-from coordinator.consumer_group import INITIAL_EPOCH, ConsumerGroup, ConsumerVitals
+from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_protocol import CONSUMERS
+from coordinator.consumer_vitals import INITIAL_EPOCH, ConsumerVitals
 from coordinator.group import Group, Vitals
 from coordinator.group_parts import NEVER_MS, PLACE_END
 from coordinator.limits import ENDED_MS, REMOVED_GROUP_MS, REMOVED_GROUPS_MAX, SHORT_REMOVED_GROUPS_MAX
 from coordinator.phases import GroupType, Phase
 from coordinator.rosters import Rosters
+from coordinator.vitals_codec import decode_phase, encode_vitals
 
 _UNWRITTEN = Stored(NEVER_MS, 0, b"", b"")
 
@@ -71,7 +73,7 @@ class GroupStore:
                 yield group_id, _protocol_type(group), group.phase, group.type
                 continue
             vitals = self.vitals.get(group_id)
-            phase = vitals.phase if vitals else codec.decode_phase(stored.vitals)
+            phase = vitals.phase if vitals else decode_phase(stored.vitals)
             protocol_type = stored.protocol_type
             if protocol_type is None:
                 protocol_type = codec.decode_protocol_type(stored.rest)
@@ -184,7 +186,7 @@ class GroupStore:
             self.stored[group_id] = Stored(
                 vitals.earliest_ms,
                 len(vitals.sessions),
-                codec.encode_vitals(vitals, rest, self._rosters),
+                encode_vitals(vitals, rest, self._rosters),
                 rest,
                 _protocol_type(group) if group else stored.protocol_type,
                 isinstance(vitals, ConsumerVitals),

@@ -8,8 +8,9 @@ from coordinator.config import Config
 from coordinator.consumer import deadlines as consumer_deadlines
 from coordinator.consumer import heartbeats, raising
 from coordinator.consumer.publishing import following
-from coordinator.consumer_group import ConsumerGroup, ConsumerVitals
+from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.consumer_vitals import ConsumerVitals
 from coordinator.describe import publishing
 from coordinator.group import Group, Vitals
 from coordinator.outputs import Output, Reply

@@ -179,9 +179,7 @@ def join(group: ConsumerGroup, request: JoinGroup, context: Context) -> Iterator
     cause, has_changed, has_learned = _take(group, member, request, subscription)
     if isinstance(arrival, MemberJoined):
         yield from quarantines.hide(group, member, now_ms, config)
-        cause = "member_joined" if cause is not None else None
-        if member.member_id in group.seats.hidden:
-            cause = "topics_changed" if has_learned else None
+        cause = _cause_of_arrival(group, member, cause, has_learned=has_learned)
     if cause is not None:
         yield from raise_epoch(group, blame(member, cause, request.reason), now_ms, config)
     if planning.is_due(group, now_ms, config):
@@ -190,11 +188,7 @@ def join(group: ConsumerGroup, request: JoinGroup, context: Context) -> Iterator
     is_given_some = any(after == member.member_id for *_, after in group.news.handovers)
     if is_given_some and not isinstance(arrival, MemberFenced):  # such a member has a new token, which the event names
         member.fencing_token = group.next_token(now_ms, config.fencing_token_floor)
-    vitals = group.vitals
-    vitals.renew(vitals.sessions[member.member_id], now_ms)
-    vitals.revocations.pop(member.member_id, None)
-    vitals.joins.pop(member.member_id, None)
-    vitals.syncs[member.member_id] = _wait(group, member, now_ms)
+    _await_sync(group, member, now_ms)
     answer = JoinGroupAnswer(
         request_id=request.request_id,
         generation_id=group.epoch_of(member.member_id),
@@ -203,6 +197,29 @@ def join(group: ConsumerGroup, request: JoinGroup, context: Context) -> Iterator
         member_id=member.member_id,
     )
     yield Reply(request.reply_to, answer)
+
+
+def _cause_of_arrival(
+    group: ConsumerGroup, member: ConsumerMember, cause: str | None, *, has_learned: bool
+) -> str | None:
+    """Return the cause for which a new member raises the group epoch; None for none.
+
+    Args:
+        cause: The cause that its join would be of a member that is known.
+        has_learned: The join brought a fact about topics.
+    """
+    if member.member_id in group.seats.hidden:
+        return "topics_changed" if has_learned else None
+    return "member_joined" if cause is not None else None
+
+
+def _await_sync(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+    """Renew the session of a member that has joined, and begin to wait for its sync."""
+    vitals = group.vitals
+    vitals.renew(vitals.sessions[member.member_id], now_ms)
+    vitals.revocations.pop(member.member_id, None)
+    vitals.joins.pop(member.member_id, None)
+    vitals.syncs[member.member_id] = _wait(group, member, now_ms)
 
 
 def _enter(

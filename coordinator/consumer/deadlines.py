@@ -12,7 +12,8 @@ from coordinator.consumer.classics import must_downgrade
 from coordinator.consumer.leaving import drop
 from coordinator.consumer.publishing import following, publish
 from coordinator.consumer.raising import after_removal, plan_due, seats_due, wait_once_more
-from coordinator.consumer_group import ConsumerGroup, ConsumerVitals
+from coordinator.consumer_group import ConsumerGroup
+from coordinator.consumer_vitals import ConsumerVitals
 from coordinator.events import blame
 from coordinator.group_parts import Session
 from coordinator.offsets import offsets_due

@@ -21,9 +21,10 @@ from coordinator.consumer.checks import JOIN_EPOCH, is_blank, owns_few_partition
 from coordinator.consumer.leaving import go_away, leave
 from coordinator.consumer.raising import raise_epoch
 from coordinator.consumer.reconciling import reconcile
-from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup, ConsumerVitals
+from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
 from coordinator.consumer_member import ConsumerMember, MemberState, Pulse
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.consumer_vitals import ConsumerVitals
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.events import blame, event, member_event

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator import codec
+from coordinator import codec, vitals_codec
 from coordinator import rosters as rosters_module
 from coordinator.codec import Kept, RemovedGroup, Stored
 from coordinator.errors import CorruptState
@@ -313,7 +313,7 @@ stored = st.builds(Stored, int64s, int32s, blobs, blobs)
 def test_every_group_is_decoded_as_encoded(group: Group):
     """I18: every group is decoded as it was encoded."""
     rest = codec.encode_rest(group)
-    written = Stored(0, 0, codec.encode_vitals(group.vitals, rest), rest)
+    written = Stored(0, 0, vitals_codec.encode_vitals(group.vitals, rest), rest)
     assert codec.decode_vitals(written) == group.vitals
     assert codec.decode_group(written) == group
 

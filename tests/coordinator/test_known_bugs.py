@@ -24,6 +24,7 @@ from coordinator import (
     membership,
     offsets,
     rebalance,
+    vitals_codec,
 )
 from coordinator.context import Context
 from coordinator.effects import CommitEnded
@@ -272,7 +273,7 @@ def _on_reading(patch: pytest.MonkeyPatch, change: Callable[[Group], None]) -> N
             group = codec.decode_group(stored)
             change(group)
             rest = codec.encode_rest(group)
-            vitals = codec.encode_vitals(group.vitals, rest)
+            vitals = vitals_codec.encode_vitals(group.vitals, rest)
             kept.groups[group_id] = msgspec.structs.replace(stored, rest=rest, vitals=vitals)
         return kept
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from coordinator.consumer_group import ConsumerGroup, ConsumerVitals
+from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_protocol import assigned_partitions
+from coordinator.consumer_vitals import ConsumerVitals
 from coordinator.group import Group, Vitals
 from coordinator.group_parts import NEVER_MS, Session
 from coordinator.member import MemberState

@@ -1,6 +1,6 @@
 """Bugs of groups of the consumer protocol: members, plans, topics, conversions."""
 
-from coordinator import codec, converting
+from coordinator import converting, vitals_codec
 from coordinator import offsets as committed
 from coordinator.consumer import checks, heartbeats, offsets, planning, publishing, reconciling, topics
 from coordinator.consumer_group import ConsumerGroup
@@ -22,7 +22,7 @@ BUGS = (
         "ComesToRest"),
     Bug("a member that has to give up partitions may wait for ever", heartbeats._await_revocation,
         "if member.state is MemberState.UNREVOKED:", "if False:", "RevocationsEnd"),
-    Bug("the deadlines of revocations are lost between batches", codec._encode_consumer_vitals,
+    Bug("the deadlines of revocations are lost between batches", vitals_codec._encode_consumer_vitals,
         "vitals.revocations,", "{},", "RevocationsEnd"),
     # -- epochs and plans ----------------------------------------------------------------------------------------------
     Bug("a plan has an epoch above the group's", ConsumerGroup.set_targets,

@@ -20,8 +20,8 @@ EACH = "for m in group.members.values(): "
 BUGS = (
     # -- stored state --------------------------------------------------------------------------------------------------
     Bug("changes by heartbeats are not stored", GroupStore.put_away,
-        "codec.encode_vitals(vitals, rest, self._rosters)",
-        "codec.encode_vitals(vitals, rest, self._rosters) if group else stored.vitals",
+        "encode_vitals(vitals, rest, self._rosters)",
+        "encode_vitals(vitals, rest, self._rosters) if group else stored.vitals",
         "SessionsAreKept"),
     Bug("a changed Stable group is not stored", GroupStore.put_away,
         "codec.encode_rest(group, self._rosters) if group else",

@@ -1,0 +1,359 @@
+"""The meaning of each figure of the benchmarks, and its goal."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Meaning(NamedTuple):
+    """The meaning of a figure, and the largest or smallest value that meets its goal, if it has a goal."""
+
+    says: str
+    goal_max: float | None = None
+    goal_min: float | None = None
+
+
+MEANINGS: Mapping[str, Meaning] = {
+    # the core alone
+    "operator_us_per_heartbeat": Meaning("a shard's work for a heartbeat, microseconds, in total", 10),
+    "operator_decode_us": Meaning("... reading the request"),
+    "operator_load_us": Meaning("... reading the shard's state"),
+    "operator_step_us": Meaning("... the step itself"),
+    "operator_state_us": Meaning("... writing the shard's state"),
+    "operator_rows_us": Meaning("... writing the response"),
+    "operator_next_us_per_heartbeat": Meaning("the same work for a heartbeat of the consumer protocol, microseconds"),
+    "operator_next_per_s": Meaning("... heartbeats a second"),
+    "operator_next_ratio": Meaning("... to heartbeats a second of the classic protocol", goal_min=1.0),
+    "operator_groups": Meaning("groups in the shard"),
+    "state_bytes_per_member": Meaning("state of a Stable group, bytes for each member"),
+    "state_mb": Meaning("state of 16 such shards, MB"),
+    # 10,000 members of one group that act within the same second, the core alone
+    **{
+        f"together_{act}_{figure}": Meaning(f"10,000 members {what}: {says}", goal)
+        for act, what in (
+            ("join", "join and sync"),
+            ("restart_static", "restart under their instance ids"),
+            ("restart_dynamic", "leave and join again"),
+            ("leave", "leave"),
+            ("expire", "expire"),
+            ("commit", "commit"),
+            ("describe", "send DescribeGroup each"),
+        )
+        for figure, says, goal in (
+            ("s", "processor time, s", None),
+            ("step_s", "... of the longest step, s", None),
+            ("mib", "published records, MiB", None),
+            ("growth", "the time divided by the time of 1,000 members", 20),
+        )
+    },
+    # the leader's assignments
+    **{
+        f"assignors_{name}_{kind}_{case}_s": Meaning(
+            f"{name.replace('_', '-')}, {kind} subscriptions, {case}: 1,000 members x 10,000 partitions, seconds", 5
+        )
+        for name in ("sticky", "cooperative_sticky")
+        for kind in ("alike", "differing")
+        for case in ("fresh", "left", "joined")
+    },
+    **{
+        f"assignors_ratio_{kind}_{case}": Meaning(
+            f"sticky, our time to kafka-python's, {kind} subscriptions, {case}: 100 members x 1,500 partitions", 1.0
+        )
+        for kind in ("alike", "differing")
+        for case in ("fresh", "left", "joined")
+    },
+    # the plans of the consumer protocol
+    **{
+        f"plan_{name}_{kind}_{case}_s": Meaning(
+            f"{name}, {kind} subscriptions, {case}: a plan of 1,000 members x 50,000 partitions, seconds",
+            0.2 if kind == "alike" else None,
+        )
+        for name in ("uniform", "range")
+        for kind in ("alike", "differing")
+        for case in ("fresh", "left", "joined")
+    },
+    # the views, the commands and the page
+    "views_records_per_s": Meaning("records of the output topics that the views process, a second", goal_min=50_000),
+    "views_records": Meaning("... their number"),
+    "groups_list_s": Meaning("`coordinator groups list` of 1,000 groups, with its start, median, s", 1.5),
+    "groups_list_longest_s": Meaning("... the longest, s"),
+    "page_lag_ms": Meaning("a record's timestamp to its display in a browser, one of 1,001 groups, median, ms", 300),
+    "page_lag_p99_ms": Meaning("... 99 of 100, ms"),
+    "page_lag_samples": Meaning("... records"),
+    "page_kb": Meaning("all files of the page, kB", 200),
+    # an idle coordinator
+    "reply_rest_p50_ms": Meaning("request to response, idle coordinator, median, ms", 170),
+    "reply_rest_p99_ms": Meaning("request to response, idle coordinator, 99 of 100, ms", 400),
+    "stateless_p50_ms": Meaning("the same through a stateless Spark query, median, ms"),
+    "stateless_p99_ms": Meaning("the same through a stateless Spark query, 99 of 100, ms"),
+    "reply_rest_ratio": Meaning("coordinator's time to the stateless query's, medians", 1.6),
+    "reply_rest_samples": Meaning("measured requests of each query"),
+    "idle_cpu_percent": Meaning("the coordinator's use of a core without requests"),
+    "stateless_idle_cpu_percent": Meaning("the stateless query's use of a core without requests"),
+    # growth: groups that send no requests
+    "silent_bytes_per_group": Meaning("state of a silent group, bytes"),
+    "silent_0_one_ms": Meaning("a batch that touches one shard of 16, without silent groups, median, ms"),
+    "silent_0_all_ms": Meaning("a batch that touches all 16 shards, without silent groups, median, ms"),
+    **{
+        f"silent_{size}_{shards}_added_ms": Meaning(f"... time that {size} silent groups add to {says}, ms", goal_max)
+        for size in ("1k", "10k", "100k")
+        for shards, says, goal_max in (
+            ("one", "a batch that touches one shard", 60 if size == "100k" else None),
+            ("all", "a batch that touches all shards", None),
+        )
+    },
+    "silent_100k_added_ms": Meaning("time that 100,000 silent groups add to a batch that touches all shards, ms", 400),
+    "silent_others_cpu_percent": Meaning("others' use of a core in the meantime, this client's too"),
+    # a coordinator with little work
+    **{
+        f"idle_{groups}_{name}": Meaning(f"{says}, {where}", goal_max if name == "cpu_percent" else None)
+        for groups, where, goal_max in (
+            ("no_group", "without any group", 5),
+            ("100_groups", "100 stable groups of 10 members, session timeouts of 45 s, heartbeats every 3 s", None),
+        )
+        for name, says in {
+            "cpu_percent": "the coordinator's use of a core",
+            "jvm_cpu_percent": "... of that, the JVM",
+            "broker_cpu_percent": "the broker's use of a core",
+            "others_cpu_percent": "others' use of a core: near 0, or the figures are disturbed",
+            "batches_per_s": "batches a second",
+        }.items()
+    },
+    "idle_100_groups_errors": Meaning("heartbeats with an error or without a response", 0),
+    # killed and started again
+    "recovery_s": Meaning("kill -9 and an immediate start to the response to a waiting request, median, s", 12),
+    "recovery_longest_s": Meaning("... the longest, s"),
+    "recovery_imports_and_checks_s": Meaning("... until Spark is started, median, s"),
+    "recovery_spark_s": Meaning("... from there until the query is started, median, s"),
+    "recovery_first_batch_s": Meaning("... from there to the response, median, s"),
+    "recovery_groups": Meaning("groups of one member in state"),
+    # one group of thousands
+    **{
+        f"big_group_{name}": meaning
+        for size in (1_000, 5_000)
+        for name, meaning in {
+            f"{size}_s": Meaning(f"{size} simultaneous joins to all synced; 6 s are the initial delay, s"),
+            f"{size}_batch_max_ms": Meaning("... the longest batch, ms"),
+            f"{size}_batches": Meaning("... batches with requests"),
+        }.items()
+    },
+    **{
+        f"big_group_core_us_{size}": Meaning(f"the core alone, for each of {size} members, in total, microseconds")
+        for size in (1_000, 2_000, 4_000, 5_000)
+    },
+    **{
+        f"big_group_core_{part}_growth": Meaning(
+            f"a member's {says}: time at 5,000 members to time at 1,000; 5 would be quadratic", 2.5
+        )
+        for part, says in {
+            "join": "join",
+            "joined": "share of the end of the round",
+            "sync": "sync",
+            "heartbeat": "heartbeat",
+            "leave": "leave, all in one batch",
+            "expire": "expiry, all in one batch",
+        }.items()
+    },
+    # half an hour at 10,000 heartbeats a second
+    "steady_minutes": Meaning("length of the steady load, minutes"),
+    "steady_samples": Meaning("samples from which growth is computed, one a minute"),
+    "steady_heartbeats_per_s": Meaning("heartbeats answered a second"),
+    "steady_errors": Meaning("... with an error or without a response", 0),
+    "steady_p99_ms": Meaning("... due time to response, 99 of 100, ms"),
+    **{
+        f"steady_{what}{suffix}": Meaning(f"{says}{how}", goal_max)
+        for what, says in {
+            "jvm_rss_mb": "the JVM's resident size, MB",
+            "jvm_pss_mb": "the JVM's PSS, MB",
+            "driver_pss_mb": "the Python driver's PSS, MB",
+            "workers_pss_mb": "the Python workers' PSS, MB",
+            "checkpoint_mb": "the checkpoint's size, MB",
+            "checkpoint_files": "the checkpoint's files",
+            "heap_mb": "the JVM's heap after a full collection, MB",
+        }.items()
+        for suffix, how, goal_max in (
+            ("", ", at the end", None),
+            ("_added", ": rise of the fitted line from minute 5 to the end", None),
+            ("_growth_percent", ": the same in per cent", 3),
+        )
+    },
+    # one core and two, one executor and two
+    **{
+        f"scaling_{case}_{name}": Meaning(f"{says}, {where}", 0 if name == "errors" else None)
+        for case, where in {
+            "1_core": "all on one core",
+            "2_cores": "on two cores",
+            "1_executor": "one executor of one task",
+            "2_executors": "two executors of one task each",
+        }.items()
+        for name, says in {
+            "per_s": "heartbeats a second, the most that are answered",
+            "errors": "... with an error or without a response",
+            "cpu_percent": "the coordinator's use of a core",
+            "broker_cpu_percent": "the broker's use of a core",
+            "others_cpu_percent": "others' use of a core, the load's too",
+        }.items()
+    },
+    "scaling_cores_speed_up": Meaning("two cores to one, heartbeats a second"),
+    "scaling_executors_speed_up": Meaning("two executors to one, heartbeats a second"),
+    # rebalances: three members and a fourth, ours beside Kafka's own coordinator
+    "join_ours_p50_s": Meaning("a fourth member's start until all four have their assignments, median, s", 1.0),
+    "join_ours_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s", 2.0),
+    "join_ours_cooperative_p50_s": Meaning("the same with cooperative-sticky, median, s"),
+    "join_ours_cooperative_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
+    "join_kafka_p50_s": Meaning("the same with Kafka's coordinator and librdkafka, range, median, s"),
+    "join_kafka_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
+    "join_kafka_cooperative_p50_s": Meaning("the same with cooperative-sticky, median, s"),
+    "join_kafka_cooperative_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
+    "join_ratio": Meaning("joins: ours to Kafka's with range, medians", 0.5),
+    "leave_ours_p50_s": Meaning("a fourth member's call of close until the others own all partitions, median, s"),
+    "leave_ours_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
+    "leave_ours_cooperative_p50_s": Meaning("the same with cooperative-sticky, median, s"),
+    "leave_ours_cooperative_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
+    "leave_kafka_p50_s": Meaning("the same with Kafka's coordinator and librdkafka, range, median, s"),
+    "leave_kafka_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
+    "leave_kafka_cooperative_p50_s": Meaning("the same with cooperative-sticky, median, s"),
+    "leave_kafka_cooperative_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
+    "leave_ratio": Meaning("leaves: ours to Kafka's with range, medians", 0.5),
+    "rebalance_samples": Meaning("joins of each, and the same number of leaves"),
+    "killed_ours_p50_s": Meaning("SIGKILL of a fourth member until the others own all, session of 6 s, median, s"),
+    "killed_ours_after_session_s": Meaning("... minus the session, which began up to a heartbeat of 2 s earlier, s"),
+    "killed_kafka_p50_s": Meaning("the same with Kafka's coordinator and librdkafka, median, s"),
+    "killed_kafka_after_session_s": Meaning("... minus the session, which began up to a heartbeat of 2 s earlier, s"),
+    "killed_samples": Meaning("members killed, of each"),
+    "storm_s": Meaning("the first of many simultaneous joins to Stable with all; 6 s are the initial delay, s"),
+    "storm_generations": Meaning("generations until then", 1),
+    "storm_members": Meaning("members that joined together"),
+    # the consumer protocol: a group of one, and librdkafka's second member
+    **{
+        f"next_{what}{kind}_{figure}": Meaning(f"{says}, {how}: {rest}", goal)
+        for what, says in (
+            ("join", "the start of a second member until both have their partitions"),
+            ("leave", "a second member's call of close until the other has all partitions"),
+        )
+        for kind, how, goal_s, goal_ratio in (("", "idle", 0.8, 0.2), ("_committing", "commits each second", 1.5, None))
+        for figure, rest, goal in (
+            ("ours_p50_s", "through the gateway, median, s", goal_s),
+            ("ours_max_s", "... the longest, s", None),
+            ("kafka_p50_s", "Kafka's own coordinator, median, s", None),
+            ("kafka_max_s", "... the longest, s", None),
+            ("ratio", "ours to Kafka's, medians", goal_ratio),
+        )
+    },
+    "next_storm_ours_s": Meaning("simultaneous joins until each partition has an owner, through the gateway, s"),
+    "next_storm_kafka_s": Meaning("the same with Kafka's own coordinator, s"),
+    "next_storm_members": Meaning("... the members, each with ten partitions"),
+    "next_samples": Meaning("joins of each, and the same number of leaves"),
+    # rolling deployments: all members of a group are replaced, one by one
+    "rolling_rebalances_ours": Meaning("rebalances while all members are replaced, under succession, both orders", 0),
+    "rolling_rebalances_off": Meaning("... without policies"),
+    "rolling_rebalances_kafka": Meaning("... with Kafka's own coordinator"),
+    **{
+        f"rolling_{whose}unowned_{figure}": Meaning(f"a partition's time without an owner, {says}, {rest}, s", goal)
+        for whose, says, goal_p50, goal_p99 in (
+            ("", "beyond the absence of the replaced member", 0.5, 2.0),
+            ("off_", "without policies", None, None),
+            ("kafka_", "with Kafka's own coordinator", None, None),
+        )
+        for figure, rest, goal in (
+            ("p50_s", "median", goal_p50),
+            ("p99_s", "99 of 100", goal_p99),
+            ("max_s", "the longest", None),
+        )
+    },
+    "rolling_leave_sum_ratio": Meaning("partition-seconds without an owner to Kafka's own, leave first", 0.5),
+    "rolling_newcomer_sum_ratio": Meaning("... newcomer first", 0.1),
+    **{
+        f"rolling_{client}_{order}_{variant}_{figure}": Meaning(f"{client}, {order} first, {how}: {says}")
+        for client in ("librdkafka", "java")
+        for order in ("leave", "newcomer")
+        for variant, how in (("ours", "succession"), ("off", "no policies"), ("kafka", "Kafka's own"))
+        for figure, says in (
+            ("rebalances", "rebalances"),
+            ("unowned_p50_s", "time without an owner beyond the absence, median, s"),
+            ("unowned_p99_s", "... 99 of 100, s"),
+            ("unowned_max_s", "... the longest, s"),
+            ("unowned_sum_s", "partition-seconds without an owner, the absence included"),
+            ("moved", "partitions that got another owner"),
+            ("twice", "records processed twice"),
+        )
+    },
+    "rolling_members": Meaning("members of each group, which own 60 partitions"),
+    # the gateway: relayed requests, rebalances of stock clients, heartbeats over plain sockets
+    "gateway_produce_direct_mb_s": Meaning("librdkafka's records of 1 KB to a broker, MB/s"),
+    "gateway_produce_gateway_mb_s": Meaning("the same through the gateway, MB/s"),
+    "gateway_produce_ratio": Meaning("... to the direct connection, medians", goal_min=0.9),
+    "gateway_fetch_direct_mb_s": Meaning("librdkafka's records of 1 KB from a broker, MB/s"),
+    "gateway_fetch_gateway_mb_s": Meaning("the same through the gateway, MB/s"),
+    "gateway_fetch_ratio": Meaning("... to the direct connection, medians", goal_min=0.9),
+    **{
+        f"gateway_{what}_{whose}{way}_p50_s": Meaning(
+            f"a fourth librdkafka member's {what}, {strategy}, {at}, median, s"
+        )
+        for way, strategy in (("", "range"), ("_cooperative", "cooperative-sticky"))
+        for what in ("join", "leave")
+        for whose, at in (("gateway", "through the gateway"), ("kafka", "Kafka's own coordinator"))
+    },
+    "gateway_rebalance_ratio": Meaning("joins and leaves, range: through the gateway to Kafka's own", 1.0),
+    "gateway_rebalance_cooperative_ratio": Meaning("the same with cooperative-sticky", 1.0),
+    "gateway_connections": Meaning("connections, each of the only member of a group"),
+    "gateway_reply_p50_ms": Meaning("their heartbeats every 3 s to the response, none delayed, median, ms"),
+    "gateway_reply_p99_ms": Meaning("... 99 of 100, ms"),
+    "gateway_heartbeats_per_s": Meaning("heartbeats answered a second when all members send as fast as they can"),
+    "gateway_heartbeats_per_core_s": Meaning("... for each second of a core that the gateway uses"),
+    "gateway_heartbeat_errors": Meaning("... with an error", 0),
+    "gateway_rss_mb_max": Meaning("the gateway's memory during this load, MB"),
+    "gateway_kafka_reply_p50_ms": Meaning("the same heartbeats to Kafka's own coordinator, median, ms"),
+    "gateway_kafka_reply_p99_ms": Meaning("... 99 of 100, ms"),
+    "gateway_kafka_heartbeats_per_s": Meaning("heartbeats that Kafka's own coordinator then answers a second"),
+    "gateway_kafka_heartbeat_errors": Meaning("... with an error", 0),
+    # under load
+    "reply_33k_p50_ms": Meaning("due time to response under load, median, ms", 700),
+    "reply_33k_p99_ms": Meaning("due time to response under load, 99 of 100, ms", 1300),
+    "reply_33k_max_ms": Meaning("due time to response under load, longest, ms"),
+    "heartbeats_per_s": Meaning("responses a second, over the length of the run, counted from its first response"),
+    "heartbeats_answered": Meaning("responses from the end of the warm-up to the last one"),
+    "heartbeats_asked_per_s": Meaning("heartbeats sent a second"),
+    "lag_growing": Meaning("1: the unanswered accumulate, by the peaks of the middle and the last third of the run", 0),
+    "heartbeat_errors": Meaning("responses with an error, and records that are no response to a heartbeat", 0),
+    "heartbeats_repeated": Meaning("responses that arrived more than once"),
+    "heartbeats_unanswered": Meaning("heartbeats without a response two minutes after the last was sent", 0),
+    "heartbeats_seconds": Meaning("length of the run, seconds"),
+    "heartbeats_groups": Meaning("groups"),
+    "heartbeats_members": Meaning("members of each group"),
+    "heartbeats_setup_s": Meaning("from the first join to the last group Stable, seconds"),
+    "batch_p50_ms": Meaning("the query's batches under load, median, ms"),
+    "batch_max_ms": Meaning("the query's batches under load, longest, ms"),
+    "driver_and_workers_rss_mb_max": Meaning("driver, JVM and Python workers: peak of summed PSS, MB", 3072),
+    "coordinator_cpu_percent": Meaning("the coordinator's total use of a core under load"),
+    "coordinator_us_per_heartbeat": Meaning("... for each response, microseconds"),
+    "coordinator_jvm_cpu_percent": Meaning("... of that, the JVM"),
+    "broker_cpu_percent": Meaning("the broker's use of a core under load"),
+    "load_generator_cpu_percent": Meaning("the load generator's use of a core under load"),
+    "others_cpu_percent": Meaning("others' use of a core under load: near 0, or the figures are disturbed"),
+    # the most heartbeats that ours and Kafka's own coordinator answer, one outstanding heartbeat for each member
+    "heartbeats_ratio": Meaning("heartbeats a second: ours to Kafka's own coordinator, same cores", goal_min=1.0),
+    "heartbeats_ours_max_per_s": Meaning("heartbeats a second that ours answers, over the length of the run"),
+    "heartbeats_kafka_max_per_s": Meaning("heartbeats a second that Kafka's own answers, over 200 connections"),
+    **{
+        f"capacity_{whose}_{name}": meaning
+        for whose in ("ours", "kafka")
+        for name, meaning in {
+            "latency_ms": Meaning(f"{whose}: outstanding heartbeats divided by heartbeats answered a millisecond, ms"),
+            "last_third_ratio": Meaning(f"{whose}: heartbeats a second, last third of the run to its middle third"),
+            "warming_per_s": Meaning(f"{whose}: heartbeats a second in the second half of the warm-up"),
+            "answered": Meaning(f"{whose}: heartbeats answered in the run"),
+            "errors": Meaning(f"{whose}: responses with an error, also before and after the run", 0),
+            "unmatched": Meaning(f"{whose}: heartbeats without a response at the end, or surplus responses", 0),
+            "broker_cpu_percent": Meaning(f"{whose}: the broker's use of a core"),
+            "load_generator_cpu_percent": Meaning(f"{whose}: the load generator's use of a core"),
+            "others_cpu_percent": Meaning(f"{whose}: others' use of a core: near 0, or the figures are disturbed"),
+        }.items()
+    },
+    "capacity_ours_coordinator_cpu_percent": Meaning("ours: the coordinator's total use of a core"),
+    "capacity_ours_batch_p50_ms": Meaning("ours: the query's batches, median, ms"),
+    "capacity_ours_batch_max_ms": Meaning("ours: the query's batches, longest, ms"),
+    "capacity_seconds": Meaning("length of each run, seconds"),
+    "capacity_groups": Meaning("groups in each run"),
+    "capacity_members": Meaning("members of each group"),
+    "cores": Meaning("cores of this machine"),
+}
