@@ -1,8 +1,9 @@
 """Rolling deployments: all members of a group are replaced, one by one, by stock clients that know of nothing.
 
-Three groups of each client run on one broker: under succession and without policies, both through our gateway, and a
-group of Kafka's own coordinator. One member of each group is replaced every `--rolling-pause-s` seconds, and the groups
-take turns within this time. All members are replaced leave first, and then all newcomer first:
+The clients are librdkafka and, with `--rolling-java`, Java's consumer. Three groups of each client run on one broker:
+under succession and without policies, both through our gateway, and a group of Kafka's own coordinator. One member of
+each group is replaced every `--rolling-pause-s` seconds, and the groups take turns within this time. All members are
+replaced leave first, and then all newcomer first:
 
     leave first      the old member is closed, nothing happens for 3 s, the new one starts
     newcomer first   the new member starts, the old one is closed 5 s later
@@ -45,14 +46,15 @@ SUCCESSION, OFF, KAFKA = "ours", "off", "kafka"
 VARIANTS = (SUCCESSION, OFF, KAFKA)
 LEAVE, NEWCOMER = "leave", "newcomer"
 
+LIBRDKAFKA = "librdkafka"
 CLIENTS: Mapping[str, Callable[[Path], AbstractContextManager[Members]]] = {
-    "librdkafka": rolling_members.librdkafka,
+    LIBRDKAFKA: rolling_members.librdkafka,
     "java": rolling_members.java,
 }
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Replace the members of the groups of both clients, on one broker and one running query."""
+    """Replace the members of the groups of each client, on one broker and one running query."""
     with (
         bench.broker() as broker,
         tempfile.TemporaryDirectory(prefix="bench-rolling-", ignore_cleanup_errors=True) as name,
@@ -69,7 +71,8 @@ def measure(options: argparse.Namespace) -> Figures:
             bench.gateway(kafka, folder / "gateway") as (_, gateway),
             _traffic(kafka),
         ):
-            groups = {client: _groups(client, gateway, kafka, options) for client in CLIENTS}
+            clients = list(CLIENTS) if options.rolling_java else [LIBRDKAFKA]
+            groups = {client: _groups(client, gateway, kafka, options) for client in clients}
             under = [Policy(name=each[SUCCESSION].group_id, succession=Succession()) for each in groups.values()]
             set_policies(settings, tuple(under), unix_ms())
             rolls = [roll for client, of in groups.items() for roll in _rolls(client, of, folder, settings, options)]
