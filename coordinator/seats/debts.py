@@ -139,6 +139,8 @@ def wait_once_more(group: Group, now_ms: int) -> bool:
         offered.until_ms = max(offered.until_ms, rounded(vitals.wait(now_ms, SEAT_OFFER_MS)))
     for member_id, until_ms in seats.hidden.items():
         seats.hidden[member_id] = max(until_ms, now_ms)
+    if 0 < seats.frozen_until_ms <= now_ms:
+        seats.frozen_until_ms, group.are_seats_news = 0, True
     vitals.seats_ms = vitals.noting(seats.earliest_ms)
     return True
 

@@ -105,7 +105,8 @@ def policies_elsewhere(script: Script, judge: Judge) -> None:
         return  # for the clocks, see `one_life`
     policy = Policy(name="no group's", succession=Succession(), settle=Settle(), quarantine=Quarantine())
     request = SetPolicies(request_id="", reply_to="nobody", made_ms=1, policies=(policy,))
-    before, living = [Received(-1, log[0].at_ms, request)], judge.shard(None)
+    at_ms = min(log[0].at_ms, next(batch.now_ms for records, batch in batches if records))  # not ahead of the driver
+    before, living = [Received(-1, at_ms, request)], judge.shard(None)
     for (records, batch), outputs in zip(batches, judge.outputs, strict=False):
         begun = before if records else []
         before = [] if records else before

@@ -160,6 +160,12 @@ def test_a_freeze_is_over_at_its_end_without_a_debt():
     assert s.group.vitals.seats_ms == NEVER_MS
 
 
+def test_a_freeze_whose_end_is_noticed_late_is_over_then():
+    """policies.md 1.1: what lasts until a time is not waited for once more."""
+    s = Deploy.of(freeze=Freeze(until_ms=20_000)).at(1_000).new("n").leave("n").away().back(40_000)
+    assert (s.group.seats.frozen_until_ms, s.group.vitals.seats_ms) == (0, NEVER_MS)
+
+
 def _frozen_until_ms(s: Deploy) -> int | None:
     """Return the end of the freeze in the group's latest record."""
     records = [each.record for each in s.published() if isinstance(each.record, GroupRecord)]

@@ -39,8 +39,8 @@ BUGS = (
         "topic != (before or Topic())", "topic.partitions != (before or Topic()).partitions",
         "TheSettledHaveTheirTargets"),
     Bug("a plan leaves out the members of the classic protocol", planning._spec,
-        "for member_id, m in group.members.items()",
-        "for member_id, m in group.members.items() if m.classic is None", "PlansAreComplete"),
+        "for m in group.visible\n        ],",
+        "for m in group.visible if m.classic is None\n        ],", "PlansAreComplete"),
     # -- heartbeats ----------------------------------------------------------------------------------------------------
     Bug("a heartbeat of a later epoch is accepted", checks.has_an_accepted_epoch,
         "if request.member_epoch == epoch:", "if request.member_epoch >= epoch:", "HeartbeatsFitTheMember"),
