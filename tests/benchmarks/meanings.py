@@ -80,6 +80,12 @@ MEANINGS: Mapping[str, Meaning] = {
     "page_lag_p99_ms": Meaning("... 99 of 100, ms"),
     "page_lag_samples": Meaning("... records"),
     "page_kb": Meaning("all files of the page, kB", 200),
+    # `coordinator policy try`, without the reading of the topic
+    "policy_try_s": Meaning("a trial of one policy on the requests of a group, processor time, s", 60),
+    "policy_try_requests": Meaning("... their number", goal_min=1_000_000),
+    "policy_try_rebalances_recorded": Meaning("... rebalances as recorded"),
+    "policy_try_rebalances_model": Meaning("... in the model, under the recorded policies: none"),
+    "policy_try_rebalances_succession": Meaning("... in the model, under succession"),
     # an idle coordinator
     "reply_rest_p50_ms": Meaning("request to response, idle coordinator, median, ms", 170),
     "reply_rest_p99_ms": Meaning("request to response, idle coordinator, 99 of 100, ms", 400),
