@@ -174,6 +174,14 @@ def test_no_deadline_moves_later():
     assert c.said[-1] == "2000 plan 3"
 
 
+def test_a_thawed_group_is_not_shown_as_frozen():
+    """policies.md 2.3: `frozen_until_ms` is that of the freeze in force."""
+    c = Policed().frozen(100_000).plays("C 0 -> 3 {}\n-- 1000")
+    assert c.hold.frozen_until_ms is not None
+    c.policy()
+    assert (c.hold, c.group.seats.frozen_until_ms) == (msgspec.UNSET, 0)
+
+
 def test_a_shorter_bound_for_unowned_partitions_counts_at_once():
     c = Policed().frozen(100_000, 60_000)
     c.plays("B -1 -> -1\n-- 8000").policy(freeze=Freeze(until_ms=c.now_ms + 50_000, unowned_max_ms=5_000))
