@@ -25,6 +25,11 @@ from tests.system.waiting import HANG_S, wait_until
 pytestmark = pytest.mark.long
 
 
+def _hear_sighup() -> None:
+    """Restore the default action of SIGHUP, which `nohup make test` ignores."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Process:
     """A `coordinator ...` in its own process, with its standard error in a log file."""
 
@@ -38,6 +43,7 @@ class Process:
                 env={**os.environ, **environment},
                 stderr=log,
                 start_new_session=True,
+                preexec_fn=_hear_sighup,
             )
 
     @property
