@@ -223,7 +223,8 @@ class Asking:
     def _read(self) -> None:
         prefix = self._name.encode()
         while not self._closing.is_set():
-            messages = self._consumer.consume(ANSWERS_AT_ONCE, READ_WAIT_S)
+            first = self._consumer.poll(READ_WAIT_S)  # `consume` would wait for more messages until its time is over
+            messages = [] if first is None else [first, *self._consumer.consume(ANSWERS_AT_ONCE - 1, 0)]
             answers = [answer for message in messages if (answer := _answer(message, prefix))]
             if answers:
                 self._from_thread(self._deliver, answers)

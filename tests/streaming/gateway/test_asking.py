@@ -117,6 +117,19 @@ def notice(member_id: str) -> RebalanceNotice:
     return RebalanceNotice(request_id=None, group_id="g", generation_id=1, member_id=member_id)
 
 
+def test_an_answer_does_not_wait_for_more_answers(kafka: Kafka, monkeypatch: pytest.MonkeyPatch):
+    """`Consumer.consume` returns when it has all the messages that it may have, or when its time is over."""
+    monkeypatch.setattr(module, "READ_WAIT_S", 2 * WAIT_S)
+
+    async def scenario(gateway: Gateway) -> None:
+        await gateway.await_all_read()
+        await gateway.await_all_read()
+        monkeypatch.undo()
+        await gateway.await_all_read()  # the reader's last long wait ends
+
+    run(kafka, scenario)
+
+
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
