@@ -197,7 +197,7 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")  # lost requests stop the query; Spark never skips them silently
         .option("maxOffsetsPerTrigger", settings.max_requests_per_batch)
-        .option("kafka.fetch.max.wait.ms", "10")  # the default delays every batch by half a second
+        .option("kafka.fetch.max.wait.ms", "1")  # the default delays every batch by half a second
     )
     keys = F.array(*map(F.lit, even_keys(spark, settings.request_partitions, settings.shuffle_partitions)))
     asked = requests.load().select(
