@@ -35,7 +35,7 @@ def main() -> None:
         .option("subscribe", settings.requests_topic)
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")
-        .option("kafka.fetch.max.wait.ms", "10")
+        .option("kafka.fetch.max.wait.ms", "1")
         .load()
         .select("key", "value")
         .writeStream.format("kafka")
