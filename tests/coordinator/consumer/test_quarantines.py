@@ -132,6 +132,25 @@ def test_a_membership_that_ends_soon_is_a_flap(after_ms: int, is_flap: bool):
     assert bool(c.events(MemberQuarantined)) == is_flap
 
 
+def test_the_new_process_of_a_static_member_stays_in_quarantine():
+    """It is the same member, and its membership began when the first process joined."""
+    c = Flapping()
+    c.policy(quarantine=QUARANTINE)
+    for number in range(2):
+        c.says(f"S{number}(s) 0")
+        c.passes(1_000)
+        c.says(f"S{number}(s) -1")
+        c.passes(1_000)
+    c.says("S2(s) 0")
+    (until_ms,) = c.group.seats.hidden.values()
+    joined_ms = c.group.seats.joined_ms["S2"]
+    c.passes(1_000)
+    c.says("S2(s) -2")
+    c.says("S3(s) 0")
+    assert (c.group.seats.hidden, c.group.seats.joined_ms["S3"]) == ({"S3": until_ms}, joined_ms)
+    c.in_one_step()
+
+
 def test_an_expired_session_is_a_flap_and_an_operators_request_is_none():
     c = Flapping(group_consumer_session_timeout_ms=100_000)
     c.policy(quarantine=QUARANTINE)
