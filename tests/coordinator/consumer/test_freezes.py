@@ -64,6 +64,12 @@ def test_partitions_without_an_owner_break_the_freeze(unowned_max_ms: int):
     c.plays("-- 2000\nD 0 -> 5 {}\n= Assigning 6 5")  # the freeze goes on
 
 
+def test_a_bound_that_is_noticed_late_is_waited_for_once_more():
+    """policies.md 1.1: the coordinator was unavailable, so nobody could join in place of the member that left."""
+    c = Policed(late_notice_ms=5_000).frozen(1_000_000, 20_000)
+    c.plays("B -1 -> -1\n-- 60000\n= Assigning 4 3\n-- 21000\n= Reconciling 4 4")
+
+
 def test_the_freeze_ends_before_its_unowned_partitions_break_it():
     c = Policed().frozen(10_000, 20_000)
     c.plays("B -1 -> -1").until(10_000)
