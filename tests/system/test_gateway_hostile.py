@@ -214,16 +214,20 @@ def test_unread_responses_are_bounded_and_delivered_later(strain: Strain, group_
 
 
 def test_unread_responses_of_ten_clients_are_bounded_together(strain: Strain, group_id: str):
-    """The connection that holds most is closed, and other clients are served."""
+    """The connection that holds most is closed, and other clients are served.
+
+    Each client asks about a group of its own, because the coordinator limits the large responses about a group.
+    """
     each, together = MIB // 2, 2 * MIB
     gateway = strain({"ANSWER_BYTES_PAUSE": each, "ANSWERS_BYTES_MAX": together, "STUCK_WAIT_S": HANG_S})
     held = answer_bytes(gateway)
     with ExitStack() as opened, connect(gateway.bootstrap_servers) as bystander:
-        become_member(bystander, group_id, metadata=bytes(200_000))
-        deaf = [opened.enter_context(connect(gateway.bootstrap_servers)) for _ in range(10)]
-        for wire in deaf:
+        for number in range(10):
+            become_member(bystander, f"{group_id}-{number}", metadata=bytes(200_000))
+        for number in range(10):
+            wire = opened.enter_context(connect(gateway.bootstrap_servers))
             keep_little_room(wire)
-            wire.send(*(describe(group_id) for _ in range(500)))
+            wire.send(*(describe(f"{group_id}-{number}") for _ in range(500)))
         overfull = "groupcoord_gateway_connections_overfull_total"
         wait_until(lambda: gateway.metrics.registry.get_sample_value(overfull) >= 3)
         assert is_served(bystander)
