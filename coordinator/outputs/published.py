@@ -2,6 +2,7 @@
 
 from msgspec import UNSET, Struct, UnsetType
 
+from coordinator.connect_protocol import Work
 from coordinator.phases import Phase
 
 
@@ -12,6 +13,9 @@ class GroupMember(Struct, frozen=True, kw_only=True):
     members of groups of the consumer protocol have the fields after it: `assigned` may be used, `revoking` has to be
     given up, and `target` is the member's part of the target assignment. Its `state` is stable, unrevoked or
     unreleased.
+
+    Only workers of Kafka Connect have `work`: all connectors and tasks that the worker runs. Their `assignment` may be
+    only the change.
 
     A policy gives a member a `standing`: `standing_by` (it has no partitions yet), `called` (it has to join again for
     more of them) or `quarantined`.
@@ -35,6 +39,7 @@ class GroupMember(Struct, frozen=True, kw_only=True):
     revoking: dict[str, list[int]] | UnsetType = UNSET
     target: dict[str, list[int]] | UnsetType = UNSET
     standing: str | UnsetType = UNSET
+    work: Work | UnsetType | None = UNSET
 
 
 class Hold(Struct, frozen=True, kw_only=True):

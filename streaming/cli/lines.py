@@ -36,6 +36,8 @@ PARTITIONS = (
     Column("CONSUMER-ID", _of_member("member_id"), is_chosen=True),
     Column("HOST", _of_member("client_host"), is_chosen=True),
     Column("CLIENT-ID", _of_member("client_id"), is_chosen=True),
+    Column("CONNECTORS", lambda line: line.idle and connectors(line.idle), is_chosen=True, is_optional=True),
+    Column("TASKS", lambda line: line.idle and tasks(line.idle), is_chosen=True, is_optional=True),
     Column("INSTANCE-ID", _of_member("group_instance_id"), is_chosen=True, is_optional=True),
     Column("NEXT-CONSUMER-ID", _of_partition("next_member_id"), is_chosen=True, is_optional=True),
     Column("LEADER-EPOCH", _of_partition("leader_epoch"), is_number=True, is_wide=True),
@@ -72,6 +74,23 @@ def subscription(row: MemberRow) -> str | None:
     return ", ".join([*row.subscribed_topics, *([f"/{row.regex}/"] if row.regex else [])]) or None
 
 
+def connectors(row: MemberRow) -> str | None:
+    """Return the connectors of a worker of Kafka Connect as text; None for none, and for other members."""
+    return ", ".join(row.work.connectors) or None if row.work is not None else None
+
+
+def tasks(row: MemberRow) -> str | None:
+    """Return the tasks of a worker of Kafka Connect, or the active tasks of an instance of Kafka Streams, as text."""
+    if row.work is not None:
+        return by_topic(row.work.tasks) or None
+    return ", ".join(row.streams.active) or None if row.streams is not None else None
+
+
+def standby_tasks(row: MemberRow) -> str | None:
+    """Return the standby and warm-up tasks of an instance of Kafka Streams as text."""
+    return ", ".join(row.streams.standby) or None if row.streams is not None else None
+
+
 class MemberLine(NamedTuple):
     """A member of a group."""
 
@@ -87,6 +106,9 @@ MEMBERS = (
     Column("CLIENT-ID", lambda line: line.row.client_id, is_chosen=True),
     Column("#PARTITIONS", lambda line: line.row.partitions, is_number=True),
     Column("ASSIGNMENT", lambda line: assignment(line.row.assigned), is_chosen=True),
+    Column("CONNECTORS", lambda line: connectors(line.row), is_chosen=True, is_optional=True),
+    Column("TASKS", lambda line: tasks(line.row), is_chosen=True, is_optional=True),
+    Column("STANDBY-TASKS", lambda line: standby_tasks(line.row), is_chosen=True, is_optional=True),
     Column("REVOKING", lambda line: assignment(line.row.revoking), is_chosen=True, is_optional=True),
     Column("TARGET", lambda line: assignment(line.row.target), is_chosen=True, is_optional=True),
     Column("STANDING", lambda line: line.row.standing, is_optional=True),

@@ -11,11 +11,12 @@ from streaming.errors import Exit, NotFound, UserError
 from streaming.logs import tell
 from streaming.moments import unix_ms
 from streaming.views import GroupView, Views, answers
+from streaming.views.causes import cause_of
 from streaming.views.owners import Span, spans_of_owners
 from streaming.views.policy_advice import count_in_words, seat_count
 from streaming.views.rows import RebalanceRow, Timeline
 from streaming.views.seat_words import vacancy_in_words
-from streaming.views.text import brief, duration, escape
+from streaming.views.text import brief, duration, escape, in_quotes, plain
 from streaming.views.why import why as explained
 from streaming.views.words import phases
 
@@ -68,20 +69,22 @@ def timeline_lines(told: Timeline) -> list[TimelineLine]:
 
 
 def _rebalance(row: RebalanceRow, completed: RebalanceCompleted | None) -> str:
-    cause = escape(row.cause).replace("_", " ")
+    cause = plain(row.cause)
     first = row.started[0] if row.started else None
     if first is not None and first.member_id:
         cause += f", {brief(first.member_id)} at {escape(first.client_host) or '?'}"
     if first is not None and first.reason:
-        cause += f' ("{escape(first.reason)}")'
-    more = [escape(each.cause).replace("_", " ") for each in row.started[1:]]
+        cause += in_quotes(first.reason)
+    more = [plain(cause_of(each)) for each in row.started[1:]]
     parts = [cause]
     if more:
         parts.append(f"then {', '.join(more)}")
     if row.held_ms is not None:
         parts.append(f"held for {duration(row.held_ms)}")
     took = "still running" if row.duration_ms is None else f"took {duration(row.duration_ms)}"
-    if completed is not None:
+    if len(row.generations) > 1:
+        took += f" in {len(row.generations)} rounds"
+    elif completed is not None:
         took += f" ({phases(completed)})"
     parts.append(took)
     if row.members is not None:

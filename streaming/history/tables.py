@@ -57,7 +57,8 @@ GROUPS = pa.schema([
         ("session_timeout_ms", _INT), ("rebalance_timeout_ms", _INT), ("assigned", _ASSIGNED),
         ("fencing_token", _LONG), ("rack_id", _TEXT), ("member_epoch", _INT), ("state", _TEXT),
         ("subscribed_topics", _TEXTS), ("regex", _TEXT), ("revoking", _ASSIGNED), ("target", _ASSIGNED),
-        ("protocol", _TEXT), ("standing", _TEXT)]))),
+        ("protocol", _TEXT), ("standing", _TEXT),
+        ("work", pa.struct([("connectors", _TEXTS), ("tasks", _ASSIGNED)]))]))),
     # only groups of the consumer protocol have these
     ("type", _TEXT), ("assignment_epoch", _INT),
     # only groups on which a policy has an effect have it
@@ -93,4 +94,6 @@ def to_row(record: AnyEvent | GroupRecord | OffsetRecord) -> dict[str, Any]:
         for field in "assigned", "revoking", "target":
             if member.get(field) is not None:
                 member[field] = list(member[field].items())
+        if member.get("work") is not None:
+            member["work"]["tasks"] = list(member["work"]["tasks"].items())
     return row

@@ -17,7 +17,9 @@ from coordinator.outputs import (
     RebalanceStarted,
 )
 from coordinator.phases import MOVES, GroupType, Phase
+from streaming.views.causes import GroupKind
 from streaming.views.fields import held, known, protocol_of, state_of
+from streaming.views.flapping import Begun, flapping, times_begun
 from streaming.views.fold import Views
 from streaming.views.group import GroupView, weight
 from streaming.views.lag import Ends, lag
@@ -38,8 +40,9 @@ from streaming.views.rows import (
     Timeline,
 )
 from streaming.views.seats import SeatHistory, hold_now, seat_at
+from streaming.views.streams_tasks import tasks_of
 from streaming.views.waits import running_waits
-from streaming.views.why import Begun, explain, explain_with_policies, flapping, times_begun
+from streaming.views.why import explain, explain_with_policies
 from streaming.views.words import to_line
 
 HOUR_MS = 3_600_000
@@ -80,10 +83,11 @@ def overview(views: Views, ends: Ends, now_ms: int) -> Overview:
 def members(group: GroupView) -> list[MemberRow]:
     """Return the members of a group, in the order in which they joined."""
     leader = group.record.leader if group.record else None
-    return [_member(m, group.type, is_leader=m.member_id == leader) for m in group.members]
+    is_of_streams = group.kind is GroupKind.STREAMS
+    return [_member(m, group.type, is_leader=m.member_id == leader, is_of_streams=is_of_streams) for m in group.members]
 
 
-def _member(m: GroupMember, of_group: GroupType, *, is_leader: bool) -> MemberRow:
+def _member(m: GroupMember, of_group: GroupType, *, is_leader: bool, is_of_streams: bool) -> MemberRow:
     subscribed = known(m.subscribed_topics)
     return MemberRow(
         member_id=m.member_id,
@@ -105,6 +109,8 @@ def _member(m: GroupMember, of_group: GroupType, *, is_leader: bool) -> MemberRo
         revoking=known(m.revoking),
         target=known(m.target),
         standing=known(m.standing),
+        work=known(m.work),
+        streams=tasks_of(m.assignment) if is_of_streams else None,
     )
 
 
@@ -287,7 +293,9 @@ def _asked_for_joins(group: GroupView) -> RebalanceStarted | None:
     return next((e for e in reversed(group.events) if isinstance(e, RebalanceStarted)), None)
 
 
-_CAME_ALREADY = frozenset({"member_joined", "metadata_changed", "leader_rejoined", "static_member_replaced"})
+_CAME_ALREADY = frozenset(
+    {"member_joined", "metadata_changed", "leader_rejoined", "cooperative_round", "static_member_replaced"}
+)
 """Causes of a rebalance whose member has sent its own JoinGroup already."""
 
 
@@ -349,6 +357,7 @@ def _rebalance(group: GroupView, told: Rebalance, begun: Begun) -> RebalanceRow:
     completed = told.completed
     return RebalanceRow(
         generation_id=told.generation_id,
+        generations=told.generations,
         started_ms=told.started_ms,
         ended_ms=told.ended_ms,
         duration_ms=told.ended_ms - told.started_ms if told.ended_ms is not None else None,
@@ -356,8 +365,8 @@ def _rebalance(group: GroupView, told: Rebalance, begun: Begun) -> RebalanceRow:
         cause=told.cause,
         why=explain(group, told, begun),
         started=told.started,
-        joined=list(completed.joined) if completed else [],
-        gone=list(completed.gone) if completed else [],
+        joined=told.joined,
+        gone=told.gone,
         members=len(completed.members_after) if completed else None,
         moved=len(told.handovers),
     )

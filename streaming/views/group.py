@@ -32,6 +32,7 @@ from coordinator.outputs import (
     SeatVacated,
 )
 from coordinator.phases import GroupType, Phase
+from streaming.views.causes import COOPERATIVE_ROUND, GroupKind, is_further_round, kind_of
 from streaming.views.fields import PartitionKey, held, known
 from streaming.views.moving import Moving
 from streaming.views.version_follower import VersionFollower
@@ -110,7 +111,7 @@ class Tallied(Struct):
             case RebalanceStarted() if self.is_rebalancing:
                 self.begun_anew += 1
             case RebalanceStarted():
-                _add(self.rebalances, event.cause)
+                _add(self.rebalances, COOPERATIVE_ROUND if is_further_round(event) else event.cause)
                 self.is_rebalancing = True
             case RebalanceCompleted():
                 self.durations[bisect_left(DURATIONS_MS, event.duration_ms)] += 1
@@ -156,6 +157,7 @@ class GroupView(Struct):
         events: The latest events, in order.
         known_from_ms: Events before this time were dropped; 0 if none was.
         conversions: The changes of the protocol among the events.
+        assignor: The assignor of the last completed rebalance; None without one.
         has_plans: Whether a server assignor has ever made a plan.
         has_holds: Whether a policy has ever had an effect.
         moving: The partitions that waited for their owners, as the records show them.
@@ -170,6 +172,7 @@ class GroupView(Struct):
     weight: int = 0
     known_from_ms: int = 0
     conversions: list[GroupConverted] = field(default_factory=list)
+    assignor: str | None = None
     has_plans: bool = False
     has_holds: bool = False
     moving: Moving = field(default_factory=Moving)
@@ -187,6 +190,13 @@ class GroupView(Struct):
     def type(self) -> GroupType:
         """The protocol of the group's members; classic for a group that only has offsets, as in Kafka."""
         return GroupType(known(self.record.type) or GroupType.CLASSIC) if self.record else GroupType.CLASSIC
+
+    @property
+    def kind(self) -> GroupKind:
+        """The program whose instances are the members."""
+        record = self.record
+        assignor = record.protocol_name if record and record.protocol_name else self.assignor
+        return kind_of(record.protocol_type if record else None, assignor)
 
     def type_at(self, at_ms: int) -> GroupType:
         """Return the protocol of the group's members at a time, as far as the history shows it."""
@@ -252,6 +262,8 @@ class GroupView(Struct):
         self.weight += weight(event)
         if isinstance(event, GroupConverted):
             self.conversions.append(event)
+        if isinstance(event, RebalanceCompleted):
+            self.assignor = event.protocol_name
         self.has_plans = self.has_plans or isinstance(event, PlanMade)
         self.has_holds = self.has_holds or isinstance(event, OF_POLICIES)
         if self.weight > weight_max:

@@ -18,6 +18,8 @@ from contextlib import AbstractContextManager
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from coordinator.connect_protocol import Work
+from coordinator.outputs import GroupMember
 from coordinator.phases import GroupType, Phase
 from streaming.views import policy_metrics
 from streaming.views.families import Family, Figure, Histogram, Sample, by_label, histogram, one_value
@@ -35,7 +37,7 @@ TOPICS_MAX = 10_000
 CAUSES: Mapping[GroupType, tuple[str, ...]] = {
     GroupType.CLASSIC: (
         "member_joined", "member_left", "session_expired", "sync_overdue", "static_member_replaced",
-        "metadata_changed", "leader_rejoined", "operator", "group_converted", "partitions_added",
+        "metadata_changed", "leader_rejoined", "cooperative_round", "operator", "group_converted", "partitions_added",
     ),
     GroupType.CONSUMER: (
         "member_joined", "member_left", "session_expired", "revocation_overdue", "joins_overdue", "syncs_overdue",
@@ -143,7 +145,12 @@ def _assigned(group: GroupView) -> float:
 
 
 def _idle_members(group: GroupView) -> float:
-    return sum(not any(numbers for _, numbers in held(member)) for member in group.members)
+    return sum(not any(numbers for _, numbers in held(member)) and not _works(member) for member in group.members)
+
+
+def _works(member: GroupMember) -> bool:
+    """Return whether a member is a worker of Kafka Connect that has connectors or tasks."""
+    return isinstance(member.work, Work) and not member.work.is_empty
 
 
 def _info(group: GroupView, ends: Ends) -> Iterable[Sample]:

@@ -34,8 +34,8 @@ class Span(Struct):
     Args:
         from_ms: The beginning; None if that was before the history begins.
         to_ms: The end; None while the period lasts.
-        because: The cause of the end: `assigned elsewhere`, `given up`, `left`, `expired`, `fenced`, `came back as
-            another process`, `group deleted`.
+        because: The cause of the end: `assigned elsewhere`, `given up`, `left`, `expired`, `came back as another
+            process`, `group deleted`.
         seat_of: The member whose seat the owner took, by `how`: `took`, `passed` or `adopted`; null if a rebalance made
             it the owner.
     """
@@ -136,7 +136,7 @@ class _Walk:
                 case MemberExpired():
                     self._let_go(event, "expired")
                 case MemberFenced():
-                    self._let_go(event, "fenced")
+                    self._let_go(event, _CAME_BACK)
                     self._replace(event)
                 case MemberBack():
                     self._come_back(event)
@@ -226,4 +226,4 @@ class _Walk:
             member_id = fence.member_id
         for fence in reversed(fences):
             self._begin(place, fence.member_id, self._came_ms.get(fence.member_id), None)
-            self._close(place, fence.at_ms, "fenced")
+            self._close(place, fence.at_ms, _CAME_BACK)

@@ -2,6 +2,10 @@
 
 In a group of the consumer protocol, partitions move one by one while the rebalance runs. The next owner of a partition
 waits until the member that has it gives it up, leaves or is dropped: `Wait`.
+
+In a classic group with a cooperative assignor, a rebalance may have several rounds. In the first one, members get
+assignments without some of their partitions; they give these up and join again, and a further round gives them to
+others. All rounds are one rebalance: `Passed`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,6 +24,7 @@ from coordinator.outputs import (
     RebalanceCompleted,
     RebalanceStarted,
 )
+from streaming.views.causes import cause_of, is_further_round
 from streaming.views.fields import known
 from streaming.views.moving import Moving
 
@@ -63,11 +68,21 @@ class Wait(Struct):
     ended: str = GIVEN_UP
 
 
+class Passed(Struct, frozen=True):
+    """Partitions that one member gave up in a round, and that another member got in a later one; null for none yet."""
+
+    before: str
+    after: str | None
+    partitions: int
+
+
 class Rebalance(Struct, kw_only=True):
     """One rebalance, from its first reason to the assignments.
 
     Args:
         started: Its reasons, in order. A second reason during the sync phase begins another join phase.
+        rounds: Its completed rounds before the last one; none unless the assignor is cooperative.
+        given_up: By partition, the member that gave it up in a round.
         completed: None while the rebalance runs, and if it ended without any member.
         ended_ms: The time at which the assignments were computed, or the last member left; None while it runs.
         moves: The owners of each partition that changed hands, before and after the rebalance.
@@ -89,6 +104,42 @@ class Rebalance(Struct, kw_only=True):
     moving_ms: list[int] = field(default_factory=list)
     waits: dict[Place, Wait] = field(default_factory=dict)
     confirmed: dict[str, int] = field(default_factory=dict)
+    rounds: list[RebalanceCompleted] = field(default_factory=list)
+    given_up: dict[Place, str] = field(default_factory=dict)
+
+    @property
+    def generations(self) -> list[int]:
+        """The generations of its completed rounds."""
+        return [each.generation_id or 0 for each in self._completed]
+
+    @property
+    def joined(self) -> list[str]:
+        """The members that joined, in all rounds."""
+        return list(dict.fromkeys(member_id for each in self._completed for member_id in each.joined))
+
+    @property
+    def gone(self) -> list[str]:
+        """The members that were gone, in all rounds."""
+        return list(dict.fromkeys(member_id for each in self._completed for member_id in each.gone))
+
+    @property
+    def _completed(self) -> list[RebalanceCompleted]:
+        return [*self.rounds, *([self.completed] if self.completed else [])]
+
+    def go_on(self) -> None:
+        """Begin a further round."""
+        assert self.completed is not None, "only a completed round has another one"
+        self.rounds.append(self.completed)
+        self.completed = self.ended_ms = None
+
+    @property
+    def passed(self) -> list[Passed]:
+        """The partitions that passed from one member to another in several rounds, by both members."""
+        counts: dict[tuple[str, str | None], int] = {}
+        for place, before in self.given_up.items():
+            after = self.moves[place].after
+            counts[before, after] = counts.get((before, after), 0) + 1
+        return [Passed(*members, number) for members, number in counts.items() if members[0] != members[1]]
 
     @property
     def started_ms(self) -> int:
@@ -100,7 +151,7 @@ class Rebalance(Struct, kw_only=True):
     @property
     def cause(self) -> str:
         """The cause of its first reason."""
-        return self.started[0].cause if self.started else "unknown"
+        return cause_of(self.started[0]) if self.started else "unknown"
 
     @property
     def held_ms(self) -> int | None:
@@ -123,6 +174,8 @@ class Rebalance(Struct, kw_only=True):
             place = each.topic, each.partition
             first = self.moves.get(place, each)
             self.moves[place] = Handover(*place, first.before, each.after)
+            if each.before is not None and each.after is None and each.before not in left:
+                self.given_up[place] = each.before
             if each.before is not None and place in since_ms:
                 ended = _why_gone(left[each.before]) if each.before in left else GIVEN_UP
                 self.waits[place] = Wait(*place, each.before, None, event.at_ms - since_ms[place], ended)
@@ -173,6 +226,15 @@ def _why_gone(event: MemberExpired | MemberLeft) -> str:
     return event.why if isinstance(event, MemberExpired) else "member_left"
 
 
+def _begun(told: list[Rebalance], event: RebalanceStarted) -> Rebalance:
+    """Return the rebalance that an event begins: a new one, or the last one if the event begins a further round."""
+    if is_further_round(event) and told and told[-1].completed is not None:
+        told[-1].go_on()
+    else:
+        told.append(Rebalance(generation_id=event.generation_id or 0, started=[]))
+    return told[-1]
+
+
 def rebalances(events: Iterable[AnyEvent], moving: Moving | None = None) -> list[Rebalance]:
     """Return the rebalances in a group's events, the oldest first. The events are in order.
 
@@ -186,9 +248,7 @@ def rebalances(events: Iterable[AnyEvent], moving: Moving | None = None) -> list
     for event in events:
         match event:
             case RebalanceStarted():
-                if running is None:
-                    running = Rebalance(generation_id=event.generation_id or 0, started=[])
-                    told.append(running)
+                running = running or _begun(told, event)
                 running.started.append(event)
             case MemberJoined():
                 left.pop(event.member_id, None)
@@ -217,7 +277,9 @@ def rebalances(events: Iterable[AnyEvent], moving: Moving | None = None) -> list
 def latest(events: Sequence[AnyEvent], moving: Moving | None = None) -> Rebalance | None:
     """Return the last rebalance in a group's events, without reading all events before it."""
     for index in range(len(events) - 1, -1, -1):
-        if isinstance(events[index], _ENDS) and (told := rebalances(events[index + 1 :], moving)):
-            return told[-1]
+        if isinstance(events[index], _ENDS):
+            told = rebalances(events[index + 1 :], moving)
+            if told and not (told[0].started and is_further_round(told[0].started[0])):
+                return told[-1]
     told = rebalances(events, moving)
     return told[-1] if told else None

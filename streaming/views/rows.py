@@ -5,13 +5,16 @@ Times are Unix milliseconds. Lags are numbers of records. An unknown value is nu
 
 from msgspec import Struct
 
+from coordinator.connect_protocol import Work
 from coordinator.outputs import AnyEvent, PolicyName, RebalanceStarted
 from coordinator.phases import GroupType, Phase
+from streaming.views.flapping import Flapping
 from streaming.views.fold import Alarm
 from streaming.views.owners import Span
 from streaming.views.seats import HeldPeriod, HoldRow, Seat
+from streaming.views.streams_tasks import StreamsTasks
 from streaming.views.waits import WaitedFor
-from streaming.views.why import Flapping, Why
+from streaming.views.why import Why
 
 
 class GroupSummary(Struct, kw_only=True):
@@ -57,6 +60,8 @@ class MemberRow(Struct, kw_only=True):
         revoking: The partitions that it has to give up, by topic.
         target: Its part of the latest plan, by topic.
         standing: What a policy has made of it: `standing_by`, `called` or `quarantined`; null without one.
+        work: The connectors and tasks of a worker of Kafka Connect; null for other members.
+        streams: The tasks of an instance of Kafka Streams; null for other members.
     """
 
     member_id: str
@@ -78,6 +83,8 @@ class MemberRow(Struct, kw_only=True):
     revoking: dict[str, list[int]] | None
     target: dict[str, list[int]] | None
     standing: str | None
+    work: Work | None
+    streams: StreamsTasks | None
 
 
 class OffsetRow(Struct, kw_only=True):
@@ -110,10 +117,13 @@ class RebalanceRow(Struct, kw_only=True):
     """One rebalance. `started` has every reason that came up before the assignments were computed.
 
     Args:
+        generations: The generations of its rounds; several if the assignor is cooperative and members gave up
+            partitions in the first one. `generation_id` is the last one.
         held_ms: How long a policy has held it; null if none has.
     """
 
     generation_id: int
+    generations: list[int]
     started_ms: int
     ended_ms: int | None
     duration_ms: int | None

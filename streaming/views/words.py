@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from coordinator.connect_protocol import Work
 from coordinator.consumer_group import AWAY_EPOCH
 from coordinator.outputs import (
     AccessChanged,
@@ -50,6 +51,7 @@ from coordinator.outputs import (
     SeatVacated,
 )
 from coordinator.phases import GroupType, Phase
+from streaming.views.causes import cause_of
 from streaming.views.text import (
     brief,
     clock,
@@ -62,6 +64,7 @@ from streaming.views.text import (
     names,
     plain,
     spans,
+    work_in_words,
 )
 from streaming.wire.records import Tombstone
 
@@ -113,6 +116,8 @@ class Line(NamedTuple):
 
 def _share(member: GroupMember) -> str:
     standing = f" ({plain(member.standing)})" if isinstance(member.standing, str) else ""
+    if isinstance(member.work, Work):
+        return f"{brief(member.member_id)}: {work_in_words(member.work)}"
     if member.assigned is None:
         return f"{brief(member.member_id)}{standing}: {len(member.assignment)} bytes"
     return f"{brief(member.member_id)}{standing}: {in_partitions(member.assigned)}"
@@ -163,7 +168,7 @@ def _offset(record: OffsetRecord) -> str:
 
 def _started(event: RebalanceStarted) -> str:
     who = f", {brief(event.member_id)} at {escape(event.client_host) or '?'}" if event.member_id else ""
-    cause = plain(event.cause)
+    cause = plain(cause_of(event))
     held = f", held for {duration(event.held_ms)}" if isinstance(event.held_ms, int) else ""
     told = f"rebalance: {cause}{who}{in_quotes(event.reason)}{held}"
     waits_ms = event.joins_until_ms - event.at_ms
@@ -203,7 +208,8 @@ def _fenced(event: MemberFenced) -> str:
     before, after = (escape(host) or "?" for host in (event.client_host, event.replaced_by_client_host))
     instance = escape(event.group_instance_id or "")
     old, new = brief(event.member_id), brief(event.replaced_by)
-    return f"{old} at {before} is fenced: {new} from {after} goes on as {instance}"
+    came = f"restarted at {after}" if before == after else f"moved from {before} to {after}"
+    return f"{instance} {came}: {new} goes on as {instance} in place of {old}"
 
 
 def _planned(event: PlanMade) -> str:

@@ -102,7 +102,16 @@ const Why = ({ why, flapping }) => html`<section class="why" aria-label="Why it 
 </section>`;
 
 const partitions = (of) => Object.entries(of ?? {}).filter(([, each]) => each.length).map(([topic, each]) => `${shown(topic, 60)} ${spans(each)}`).join(", ");
-const assignment = (m) => (m.assigned === null ? "not in Kafka's format" : partitions(m.assigned) || "nothing");
+const work = ({ connectors, tasks }) =>
+  [connectors.length && `connectors ${connectors.map((each) => shown(each, 60)).join(", ")}`, partitions(tasks) && `tasks ${partitions(tasks)}`].filter(Boolean).join("; ");
+const streams = ({ active, standby }) =>
+  [active.length && `active tasks ${active.join(" ")}`, standby.length && `standby or warm-up tasks ${standby.join(" ")}`].filter(Boolean).map((text) => shown(text, 400)).join("; ");
+const assignment = (m) => {
+  if (m.work !== null) return work(m.work) || "nothing";
+  const own = m.assigned === null ? "not in Kafka's format" : partitions(m.assigned) || "nothing";
+  return [own, m.streams !== null && streams(m.streams)].filter(Boolean).join("; ");
+};
+const owns = (m) => m.partitions + (m.work === null ? 0 : m.work.connectors.length + Object.values(m.work.tasks).flat().length);
 const subscription = (m) => [...(m.subscribed_topics ?? []).map((topic) => shown(topic, 60)), ...(m.regex ? [`/${shown(m.regex, 60)}/`] : [])].join(", ") || "nothing";
 const DOES = { stable: "has its target", unrevoked: "gives up partitions", unreleased: "waits for partitions", away: "is away" };
 
@@ -121,8 +130,8 @@ const MEMBERS = (owners) => [
   { label: "Instance id", by: (m) => m.group_instance_id, cell: (m) => shown(m.group_instance_id, 40) },
   { label: "Client id", by: (m) => m.client_id, cell: (m) => shown(m.client_id, 40) },
   { label: "Host", by: (m) => m.client_host, cell: (m) => shown(m.client_host, 40) },
-  { label: "Owns", by: (m) => m.partitions, kind: "num", isDownFirst: true, cell: (m) => count(m.partitions) },
-  { label: "Assignment", kind: "wide", cell: (m) => html`<span class=${m.partitions ? "" : "faded"}>${assignment(m)}</span>` },
+  { label: "Owns", by: owns, kind: "num", isDownFirst: true, cell: (m) => count(owns(m)) },
+  { label: "Assignment", kind: "wide", cell: (m) => html`<span class=${owns(m) ? "" : "faded"}>${assignment(m)}</span>` },
   { label: "Session", by: (m) => m.session_timeout_ms, kind: "num", cell: (m) => duration(m.session_timeout_ms) },
   { label: "Rebalance", by: (m) => m.rebalance_timeout_ms, kind: "num", cell: (m) => duration(m.rebalance_timeout_ms) },
 ];

@@ -250,7 +250,7 @@ export class Timeline extends Component {
   stripes(rebalances, x, height, { from, to }) {
     const seen = rebalances.filter((r) => r.started_ms <= to && (r.ended_ms ?? Infinity) >= from);
     const left = this.label();
-    const busyUntil = { true: -1, false: -1 }; // by whether a rebalance was avoidable
+    const busyUntil = { true: -1, false: -1, null: -1 }; // by whether a rebalance was avoidable
     return seen.map((r) => {
       const begin = Math.max(left, x(r.started_ms));
       const end = Math.min(this.state.width, x(r.ended_ms ?? this.state.nowMs));

@@ -3,8 +3,10 @@
 import { html, Time } from "./ui.js";
 import { causeInWords } from "./words.js";
 
+const verdict = ({ is_avoidable: isAvoidable }) => (isAvoidable === null ? "Not known" : isAvoidable ? "Avoidable" : "Unavoidable");
+
 export const Verdict = ({ why }) => html`
-  <span class="verdict ${why.is_avoidable ? "warm" : "calm"}">${why.is_avoidable ? "Avoidable" : "Unavoidable"}</span>
+  <span class="verdict ${why.is_avoidable ? "warm" : "calm"}">${verdict(why)}</span>
   ${why.setting && html`<code class="setting">${why.setting}</code>`}`;
 
 export const sentences = (why) => [why.what, why.who, ...why.details, ...why.policies, why.advice].join(" ");

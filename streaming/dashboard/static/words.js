@@ -2,7 +2,7 @@
 // shown as their codes. All other characters are safe, because ids are only added to the page as text nodes.
 
 const UNSEEN = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu;
-const SUFFIX = /-([0-9a-f]{4})[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+const SUFFIX = /-([0-9a-f]{4})[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?=-|$)/g;
 export const NOTHING = "–";
 
 const code = (c) => `\\u{${c.codePointAt(0).toString(16)}}`;
