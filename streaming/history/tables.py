@@ -47,6 +47,10 @@ EVENTS = pa.schema([
     # of policies: rebalance_held, seat_vacated, seat_taken, member_quarantined, policy_set, a rebalance that was held
     ("policy", _TEXT), ("held_ms", _LONG), ("how", _TEXT), ("before", _TEXT), ("unowned_ms", _LONG),
     ("identity", _TEXT), ("flaps", _INT), ("times", _INT), ("policies", _INT),
+    # of groups that Kafka's coordinator keeps: observation_began, history_gap, member_gone, an inferred rebalance
+    ("founded", pa.bool_()), ("from_offset", _LONG), ("from_generation", _INT), ("to_generation", _INT),
+    ("holes", pa.bool_()), ("last_commit_ms", _LONG), ("session_timeout_ms", _INT), ("likely", _TEXT),
+    ("how_known", _TEXT), ("not_before_ms", _LONG), ("unplanned_rounds", _INT),
 ])  # fmt: skip
 
 GROUPS = pa.schema([
@@ -65,12 +69,14 @@ GROUPS = pa.schema([
     ("hold", pa.struct([
         ("since_ms", _LONG), ("until_ms", _LONG), ("frozen_until_ms", _LONG), ("vacant", _INT), ("standing_by", _INT),
         ("quarantined", _INT)])),
+    # only groups that Kafka's coordinator keeps have it
+    ("kept_by", _TEXT),
 ])  # fmt: skip
 
 OFFSETS = pa.schema([
     ("group_id", _TEXT), ("topic", _TEXT), ("partition", _INT), ("offset", _LONG), ("leader_epoch", _INT),
     ("metadata", _TEXT), ("commit_timestamp_ms", _LONG), _AT, ("expire_timestamp_ms", _LONG), ("generation_id", _INT),
-    ("member_id", _TEXT), ("version", _LONG), ("topic_id", _TEXT),
+    ("member_id", _TEXT), ("version", _LONG), ("topic_id", _TEXT), ("stands_for", _LONG),
 ])  # fmt: skip
 
 TABLES = {"events": EVENTS, "groups": GROUPS, "offsets": OFFSETS}

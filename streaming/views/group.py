@@ -105,6 +105,13 @@ class Tallied(Struct):
     unowned_ms: int = 0
     held: dict[tuple[str, str], int] = field(default_factory=dict)
 
+    def _count_durations(self, event: RebalanceCompleted) -> None:
+        if event.duration_ms is not None:
+            self.durations[bisect_left(DURATIONS_MS, event.duration_ms)] += 1
+        self.duration_ms += event.duration_ms or 0
+        self.joins_ms += event.joins_ms or 0
+        self.syncs_ms += event.syncs_ms or 0
+
     def count(self, event: AnyEvent) -> None:
         """Count an event."""
         match event:
@@ -114,10 +121,7 @@ class Tallied(Struct):
                 _add(self.rebalances, COOPERATIVE_ROUND if is_further_round(event) else event.cause)
                 self.is_rebalancing = True
             case RebalanceCompleted():
-                self.durations[bisect_left(DURATIONS_MS, event.duration_ms)] += 1
-                self.duration_ms += event.duration_ms
-                self.joins_ms += event.joins_ms
-                self.syncs_ms += event.syncs_ms
+                self._count_durations(event)
                 self.is_rebalancing = False
             case GroupEmptied():
                 self.is_rebalancing = False

@@ -146,7 +146,7 @@ class Rebalance(Struct, kw_only=True):
         """The start of the rebalance, Unix milliseconds. Without its first event, computed from its duration."""
         if self.started:
             return self.started[0].at_ms
-        return self.completed.at_ms - self.completed.duration_ms if self.completed else 0
+        return self.completed.at_ms - (self.completed.duration_ms or 0) if self.completed else 0
 
     @property
     def cause(self) -> str:

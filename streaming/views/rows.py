@@ -68,8 +68,8 @@ class MemberRow(Struct, kw_only=True):
     group_instance_id: str | None
     client_id: str
     client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
+    session_timeout_ms: int | None
+    rebalance_timeout_ms: int | None
     is_leader: bool
     partitions: int
     assigned: dict[str, list[int]] | None

@@ -27,18 +27,22 @@ from coordinator.outputs import (
     GroupEmptied,
     GroupMember,
     GroupRecord,
+    HistoryGap,
     Hold,
     LogBroken,
     MemberAway,
     MemberBack,
     MemberExpired,
     MemberFenced,
+    MemberGone,
     MemberJoined,
     MemberLeft,
     MemberQuarantined,
+    ObservationBegan,
     OffsetRecord,
     OffsetsDeleted,
     OffsetsExpired,
+    OffsetsForgotten,
     Oversized,
     PlanMade,
     PolicySet,
@@ -171,20 +175,24 @@ def _started(event: RebalanceStarted) -> str:
     cause = plain(cause_of(event))
     held = f", held for {duration(event.held_ms)}" if isinstance(event.held_ms, int) else ""
     told = f"rebalance: {cause}{who}{in_quotes(event.reason)}{held}"
-    waits_ms = event.joins_until_ms - event.at_ms
+    waits_ms = event.joins_until_ms - event.at_ms if event.joins_until_ms is not None else 0
     return f"{told}; waits for joins, {duration(waits_ms)} at most" if waits_ms > 0 else told
 
 
 def phases(event: RebalanceCompleted) -> str:
     """Return the durations of the two phases of a rebalance. A group of the consumer protocol has no leader."""
     if event.leader is None:
-        planned = f"last plan {duration(event.joins_ms)} after the rebalance began"
-        return f"{planned}, handover {duration(event.syncs_ms)}"
-    return f"joins {duration(event.joins_ms)}, plan {duration(event.syncs_ms)}"
+        planned = f"last plan {_took(event.joins_ms)} after the rebalance began"
+        return f"{planned}, handover {_took(event.syncs_ms)}"
+    return f"joins {_took(event.joins_ms)}, plan {_took(event.syncs_ms)}"
+
+
+def _took(took_ms: int | None) -> str:
+    return "not recorded" if took_ms is None else duration(took_ms)
 
 
 def _completed(event: RebalanceCompleted) -> str:
-    took = f"in {duration(event.duration_ms)} ({phases(event)})"
+    took = f"in {_took(event.duration_ms)} ({phases(event)})"
     changes = [f"{verb} {names(ids)}" for verb, ids in (("joined", event.joined), ("gone", event.gone)) if ids]
     return "; ".join([f"rebalanced {took}, {counted(len(event.members_after), 'member')}", *changes])
 
@@ -304,6 +312,15 @@ def _freeze_broken(event: FreezeBroken) -> str:
     return f"the freeze until {_until(event)} is broken: {plain(event.why)}; {did}"
 
 
+def _away(event: MemberAway) -> str:
+    until = "" if event.until_ms is None else f", at the latest until {clock(event.until_ms)}"
+    return f"{brief(event.member_id)} is away for a while{until}"
+
+
+def _likely(likely: str | None) -> str:
+    return "left or expired is not recorded" if likely is None else f"most likely {plain(likely)}"
+
+
 def _policy_set(event: PolicySet) -> str:
     who = f"{escape(event.principal)} at {escape(event.client_host) or '?'}"
     number = "1 policy" if event.policies == 1 else f"{event.policies} policies"
@@ -331,7 +348,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     MemberExpired: _expired,
     MemberFenced: _fenced,
     PlanMade: _planned,
-    MemberAway: lambda e: f"{brief(e.member_id)} is away for a while, at the latest until {clock(e.until_ms)}",
+    MemberAway: _away,
     MemberBack: _back,
     EpochFenced: _epoch_fenced,
     GroupConverted: lambda e: (
@@ -355,6 +372,10 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     FreezeBegun: lambda e: f"the group is frozen until {_until(e)}",
     FreezeBroken: _freeze_broken,
     PolicySet: _policy_set,
+    ObservationBegan: lambda e: "the history begins here" + (": the group is new" if e.founded else ""),
+    HistoryGap: lambda e: f"generations {e.from_generation} to {e.to_generation} are not in the log any more",
+    MemberGone: lambda e: f"{brief(e.member_id)} is gone: {_likely(e.likely)}",
+    OffsetsForgotten: lambda e: f"{counted(len(e.partitions), 'offset')} forgotten: {escape(e.why)}",
     Oversized: lambda e: f"{escape(e.what)} of {e.bytes} bytes is too large for a record and was omitted",
     Tombstone: _tombstone,
     Gap: lambda g: f"MISSING: versions {g.first} to {g.last} of this group were published and are not in the topics",
