@@ -31,6 +31,8 @@ class GroupType(Enum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"  # KIP-848
+    SHARE = "share"  # KIP-932; only groups that Kafka's coordinator keeps
+    STREAMS = "streams"  # KIP-1071; only groups that Kafka's coordinator keeps
 
 
 class Cause(Enum):

@@ -167,6 +167,15 @@ class RequestRefused(UserError):
     """The coordinator's response to a request has an error."""
 
 
+class KeptByKafka(UserError):
+    """A change of a group that Kafka's own coordinator keeps; `coordinator observe` only reads."""
+
+    @classmethod
+    def group(cls, group_id: str) -> Self:
+        """Return the error for a group, whose id is safe to print."""
+        return cls(f"{group_id} is kept by Kafka's coordinator; observe only reads: use kafka-consumer-groups.")
+
+
 class BadReset(UserError):
     """The options of a reset of offsets contradict each other, or one is missing."""
 

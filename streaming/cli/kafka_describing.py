@@ -88,7 +88,7 @@ def describe_members(_: Settings, groups: Sequence[Any], is_verbose: bool) -> No
     for group in groups:
         _say_state(group)
         found = answers.members(group)
-        is_mixed = is_verbose and {m.protocol for m in found} >= {each.value for each in GroupType}
+        is_mixed = is_verbose and {m.protocol for m in found} >= {GroupType.CLASSIC.value, GroupType.CONSUMER.value}
         rows = [
             [
                 *(to_cell(group.group_id), to_cell(m.member_id), escape(m.group_instance_id or "")),

@@ -36,8 +36,6 @@ PARTITIONS = (
     Column("CONSUMER-ID", _of_member("member_id"), is_chosen=True),
     Column("HOST", _of_member("client_host"), is_chosen=True),
     Column("CLIENT-ID", _of_member("client_id"), is_chosen=True),
-    Column("CONNECTORS", lambda line: line.idle and connectors(line.idle), is_chosen=True, is_optional=True),
-    Column("TASKS", lambda line: line.idle and tasks(line.idle), is_chosen=True, is_optional=True),
     Column("INSTANCE-ID", _of_member("group_instance_id"), is_chosen=True, is_optional=True),
     Column("NEXT-CONSUMER-ID", _of_partition("next_member_id"), is_chosen=True, is_optional=True),
     Column("LEADER-EPOCH", _of_partition("leader_epoch"), is_number=True, is_wide=True),
@@ -46,6 +44,8 @@ PARTITIONS = (
     Column("COMMIT-GENERATION", _of_partition("commit_generation_id"), is_number=True, is_wide=True),
     Column("EXPIRES-AT", _of_partition("expire_timestamp_ms"), is_wide=True, is_time=True),
     Column("METADATA", _of_partition("metadata"), is_chosen=True, is_wide=True),
+    Column("CONNECTORS", lambda line: line.idle and connectors(line.idle), is_chosen=True, is_optional=True),
+    Column("TASKS", lambda line: line.idle and tasks(line.idle), is_chosen=True, is_optional=True),
 )
 
 
@@ -106,9 +106,6 @@ MEMBERS = (
     Column("CLIENT-ID", lambda line: line.row.client_id, is_chosen=True),
     Column("#PARTITIONS", lambda line: line.row.partitions, is_number=True),
     Column("ASSIGNMENT", lambda line: assignment(line.row.assigned), is_chosen=True),
-    Column("CONNECTORS", lambda line: connectors(line.row), is_chosen=True, is_optional=True),
-    Column("TASKS", lambda line: tasks(line.row), is_chosen=True, is_optional=True),
-    Column("STANDBY-TASKS", lambda line: standby_tasks(line.row), is_chosen=True, is_optional=True),
     Column("REVOKING", lambda line: assignment(line.row.revoking), is_chosen=True, is_optional=True),
     Column("TARGET", lambda line: assignment(line.row.target), is_chosen=True, is_optional=True),
     Column("STANDING", lambda line: line.row.standing, is_optional=True),
@@ -120,6 +117,9 @@ MEMBERS = (
     Column("LEADER", lambda line: "yes" if line.row.is_leader else "no", is_wide=True),
     Column("SESSION-TIMEOUT-MS", lambda line: line.row.session_timeout_ms, is_number=True, is_wide=True),
     Column("REBALANCE-TIMEOUT-MS", lambda line: line.row.rebalance_timeout_ms, is_number=True, is_wide=True),
+    Column("CONNECTORS", lambda line: connectors(line.row), is_chosen=True, is_optional=True),
+    Column("TASKS", lambda line: tasks(line.row), is_chosen=True, is_optional=True),
+    Column("STANDBY-TASKS", lambda line: standby_tasks(line.row), is_chosen=True, is_optional=True),
 )
 
 

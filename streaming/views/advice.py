@@ -67,6 +67,10 @@ ADVICE = {
     "partitions_added": Advice(False, None,
         "Unavoidable: a topic has partitions that nobody has. A new leader noticed them when it took the seat of the"
         " former one."),
+    "protocol_upgraded": Advice(False, None,
+        "Unavoidable: the group changed its protocol, because a member joined with the new one."),
+    "protocol_downgraded": Advice(False, None,
+        "Unavoidable: the group changed its protocol, because its last member of the new one is gone."),
     "group_converted": Advice(False, None,
         "Unavoidable: the group changed its protocol, because its last member of the other protocol is gone."),
     "operator": Advice(False, None,
@@ -146,6 +150,29 @@ LAST_WORKER_LEFT = Advice(False, None,
 STATIC_GONE = Advice(None, None,
     "Not known: a member with a group.instance.id does not leave when it is closed. If somebody stopped it, nothing is"
     " wrong. If it was restarted, session.timeout.ms ({took}) must be longer than a restart.")  # fmt: skip
+
+RESTARTED = Advice(True, "group.instance.id",
+    "Avoidable: with a group.instance.id, and a session.timeout.ms that is longer than a restart, the group does not"
+    " rebalance.")  # fmt: skip
+"""The advice about a restart in a group of Kafka's coordinator, which does not record how long it took."""
+
+GONE = Advice(None, None,
+    "Not known: if it still runs, look at session.timeout.ms and max.poll.interval.ms; if somebody stopped it, nothing"
+    " is wrong.")  # fmt: skip
+
+GONE_OF_CONSUMERS = Advice(None, None,
+    "Not known: if it still runs, look at group.consumer.session.timeout.ms of the brokers and max.poll.interval.ms; if"
+    " somebody stopped it, nothing is wrong.")  # fmt: skip
+
+GONE_AGAIN = Advice(True, "session.timeout.ms",
+    "Avoidable: the same client is gone again and again. If it runs on, look at session.timeout.ms and"
+    " max.poll.interval.ms; if it is started anew each time, look for the reason.")  # fmt: skip
+
+NOTHING_DIFFERS = Advice(None, None,
+    "Not known: a member or an application may have requested it, or a member joined and was gone between two"
+    " records.")  # fmt: skip
+
+GAP = Advice(None, None, "Not known: what happened in them cannot be told.")
 
 TOPICS_NOTICED = Advice(False, None,
     "Unavoidable: a subscribed topic was created or deleted, or has more partitions now, and the leader computes new"

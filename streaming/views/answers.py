@@ -41,6 +41,7 @@ from streaming.views.rows import (
 )
 from streaming.views.seats import SeatHistory, hold_now, seat_at
 from streaming.views.streams_tasks import tasks_of
+from streaming.views.text import naming
 from streaming.views.waits import running_waits
 from streaming.views.why import explain, explain_with_policies
 from streaming.views.words import to_line
@@ -72,6 +73,7 @@ def summary(group: GroupView, ends: Ends, now_ms: int) -> GroupSummary:
         rebalances_1h=started,
         last_rebalance_ms=last.started_ms if last else None,
         last_cause=last.cause if last else None,
+        kept_by=group.kept_by,
     )
 
 
@@ -150,6 +152,8 @@ def detail(group: GroupView, ends: Ends, now_ms: int) -> GroupDetail:
     record, last = group.record, latest(group.events, group.moving)
     waits = running_waits(group, last)
     topics = record.subscribed_topics if record else None
+    with naming(group.client_ids):
+        why = explain_with_policies(group, last, now_ms) if last else None
     return GroupDetail(
         summary=summary(group, ends, now_ms),
         joins_until_ms=_joins_until_ms(group),
@@ -160,7 +164,7 @@ def detail(group: GroupView, ends: Ends, now_ms: int) -> GroupDetail:
         subscribed_topics=list(topics) if topics is not None else None,
         members=members(group),
         offsets=offsets(group, ends),
-        why=explain_with_policies(group, last, now_ms) if last else None,
+        why=why,
         flapping=flapping(group, now_ms - HOUR_MS),
         hold=hold_now(group),
     )
@@ -185,24 +189,34 @@ def timeline(
     if weight_max is not None and (left_out := _too_much(events, weight_max)):
         begin = known_from_ms = events[left_out - 1].at_ms + 1
         del events[:left_out]
-    begun, kept = times_begun(group), SeatHistory(group.events)
-    return Timeline(
-        group_id=group.group_id,
-        known_from_ms=known_from_ms,
-        rebalances=[
+    begun, kept, client_ids = times_begun(group), SeatHistory(group.events), group.client_ids
+    with naming(client_ids):
+        rows = [
             _rebalance(group, each, begun)
             for each in rebalances(group.events, group.moving)
             if each.started_ms <= end and (each.ended_ms is None or each.ended_ms >= begin)
-        ],
+        ]
+        told = [event_row(event) for event in events]
+    return Timeline(
+        group_id=group.group_id,
+        kept_by=group.kept_by,
+        client_ids=client_ids,
+        known_from_ms=known_from_ms,
+        rebalances=rows,
         seats=[s for s in kept.seats if s.vacated_ms <= end and (s.ended_ms is None or s.ended_ms >= begin)],
         holds=[h for h in kept.periods if h.from_ms <= end and (h.to_ms is None or h.to_ms >= begin)],
-        lanes=[
-            Lane(topic=topic, partition=partition, spans=shown)
-            for (topic, partition), spans in spans_of_owners(group).items()
-            if (shown := [s for s in spans if (s.from_ms or 0) <= end and (s.to_ms is None or s.to_ms >= begin)])
-        ],
-        events=[event_row(event) for event in events],
+        lanes=_lanes(group, begin, end),
+        events=told,
     )
+
+
+def _lanes(group: GroupView, begin: int, end: int) -> list[Lane]:
+    """Return the partitions that had an owner in a period, with these owners."""
+    return [
+        Lane(topic=topic, partition=partition, spans=shown)
+        for (topic, partition), spans in spans_of_owners(group).items()
+        if (shown := [s for s in spans if (s.from_ms or 0) <= end and (s.to_ms is None or s.to_ms >= begin)])
+    ]
 
 
 def event_row(event: AnyEvent) -> EventRow:
@@ -360,7 +374,7 @@ def _rebalance(group: GroupView, told: Rebalance, begun: Begun) -> RebalanceRow:
         generations=told.generations,
         started_ms=told.started_ms,
         ended_ms=told.ended_ms,
-        duration_ms=told.ended_ms - told.started_ms if told.ended_ms is not None else None,
+        duration_ms=told.duration_ms,
         held_ms=told.held_ms,
         cause=told.cause,
         why=explain(group, told, begun),
@@ -369,4 +383,7 @@ def _rebalance(group: GroupView, told: Rebalance, begun: Begun) -> RebalanceRow:
         gone=told.gone,
         members=len(completed.members_after) if completed else None,
         moved=len(told.handovers),
+        how_known=known(told.started[0].how_known) if told.started else None,
+        not_before_ms=told.not_before_ms,
+        unplanned_rounds=told.unplanned_rounds,
     )

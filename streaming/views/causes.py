@@ -10,6 +10,8 @@ franz-go.
 import re
 from enum import Enum
 
+from msgspec import UNSET
+
 from coordinator.connect_protocol import CONNECT
 from coordinator.outputs import RebalanceStarted
 
@@ -66,8 +68,8 @@ def kind_of(protocol_type: str | None, assignor: str | None) -> GroupKind:
 
 
 def cause_of(event: RebalanceStarted) -> str:
-    """Return the cause of a rebalance."""
-    if event.cause not in REJOINED or not event.reason:
+    """Return the cause of a rebalance. In a group that Kafka's coordinator keeps, no reason is a client's own."""
+    if event.cause not in REJOINED or not event.reason or event.how_known is not UNSET:
         return event.cause
     if _FURTHER_ROUND.fullmatch(event.reason):
         return COOPERATIVE_ROUND

@@ -26,7 +26,9 @@ def times_begun(group: GroupView) -> Begun:
     kind = group.kind
     for event in group.events:
         if isinstance(event, RebalanceStarted) and counts_against(event, kind):
-            begun.setdefault((event.client_id, event.client_host), []).append(event.at_ms)
+            times = begun.setdefault((event.client_id, event.client_host), [])
+            if times[-1:] != [event.at_ms]:  # a client that is gone and came back has two reasons at one time
+                times.append(event.at_ms)
     return begun
 
 
@@ -52,10 +54,13 @@ def flapping(group: GroupView, since_ms: int) -> list[Flapping]:
     dropped: Counter[tuple[str, str]] = Counter()
     fenced: Counter[tuple[str, str]] = Counter()
     kind = group.kind
+    latest_ms: dict[tuple[str, str], int] = {}
     for event in group.since(since_ms):
         match event:
             case RebalanceStarted() if (event.client_id or event.client_host) and counts_against(event, kind):
-                started[event.client_id, event.client_host] += 1
+                who = event.client_id, event.client_host
+                started[who] += latest_ms.get(who) != event.at_ms
+                latest_ms[who] = event.at_ms
             case MemberExpired():
                 dropped[event.client_id, event.client_host] += 1
             case MemberFenced():

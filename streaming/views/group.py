@@ -17,12 +17,17 @@ from coordinator.outputs import (
     GroupEmptied,
     GroupMember,
     GroupRecord,
+    HistoryGap,
+    MemberEvent,
     MemberExpired,
     MemberFenced,
+    MemberGone,
     MemberJoined,
     MemberLeft,
     MemberQuarantined,
+    ObservationBegan,
     OffsetRecord,
+    OffsetsForgotten,
     PlanMade,
     QuarantineEnded,
     RebalanceCompleted,
@@ -35,6 +40,7 @@ from coordinator.phases import GroupType, Phase
 from streaming.views.causes import COOPERATIVE_ROUND, GroupKind, is_further_round, kind_of
 from streaming.views.fields import PartitionKey, held, known
 from streaming.views.moving import Moving
+from streaming.views.text import is_bare
 from streaming.views.version_follower import VersionFollower
 from streaming.wire.records import Tombstone
 from streaming.wire.standing import Order, order_of
@@ -53,6 +59,12 @@ def weight(event: AnyEvent) -> int:
 
 OF_POLICIES = (RebalanceHeld, SeatVacated, SeatTaken, MemberQuarantined, QuarantineEnded, FreezeBegun, FreezeBroken)
 """The events of a group that only a policy causes."""
+
+OF_KAFKA = (ObservationBegan, HistoryGap, MemberGone, OffsetsForgotten)
+"""The events that only a group has that Kafka's coordinator keeps."""
+
+KAFKA = "kafka"
+"""The keeper of the groups of Kafka's own coordinator."""
 
 DURATIONS_MS = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
 """The upper bounds of the buckets of rebalance durations."""
@@ -73,6 +85,7 @@ class Tallied(Struct):
         durations: Completed rebalances by bucket of `DURATIONS_MS`; the last bucket has the slower ones. `duration_ms`,
             `joins_ms` and `syncs_ms` are sums over all of them.
         dropped: Members that were expelled, by reason.
+        gone: Members of groups of Kafka's coordinator that are gone, by what they likely did: left, expired or unknown.
         refused: Refused commits, by error.
         epochs_fenced: Refused heartbeats of the consumer protocol, by error.
         plans: Plans of server assignors; `moved` are the partitions that they gave to another member.
@@ -92,6 +105,7 @@ class Tallied(Struct):
     joined: int = 0
     left: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
+    gone: dict[str, int] = field(default_factory=dict)
     fenced: int = 0
     refused: dict[str, int] = field(default_factory=dict)
     epochs_fenced: dict[str, int] = field(default_factory=dict)
@@ -131,6 +145,8 @@ class Tallied(Struct):
                 self.left += 1
             case MemberExpired():
                 _add(self.dropped, event.why)
+            case MemberGone():
+                _add(self.gone, event.likely or "unknown")
             case MemberFenced():
                 self.fenced += 1
             case CommitRejected():
@@ -162,6 +178,8 @@ class GroupView(Struct):
         known_from_ms: Events before this time were dropped; 0 if none was.
         conversions: The changes of the protocol among the events.
         assignor: The assignor of the last completed rebalance; None without one.
+        is_kafkas: Whether an event shows that Kafka's coordinator keeps the group.
+        joined: The client ids of members in the events, by member id, for ids that have no client id in them.
         has_plans: Whether a server assignor has ever made a plan.
         has_holds: Whether a policy has ever had an effect.
         moving: The partitions that waited for their owners, as the records show them.
@@ -177,6 +195,8 @@ class GroupView(Struct):
     known_from_ms: int = 0
     conversions: list[GroupConverted] = field(default_factory=list)
     assignor: str | None = None
+    is_kafkas: bool = False
+    joined: dict[str, str] = field(default_factory=dict)
     has_plans: bool = False
     has_holds: bool = False
     moving: Moving = field(default_factory=Moving)
@@ -194,6 +214,11 @@ class GroupView(Struct):
     def type(self) -> GroupType:
         """The protocol of the group's members; classic for a group that only has offsets, as in Kafka."""
         return GroupType(known(self.record.type) or GroupType.CLASSIC) if self.record else GroupType.CLASSIC
+
+    @property
+    def kept_by(self) -> str | None:
+        """The coordinator that keeps the group: `kafka` for Kafka's own, None for this one."""
+        return KAFKA if self.is_kafkas or (self.record is not None and self.record.kept_by == KAFKA) else None
 
     @property
     def kind(self) -> GroupKind:
@@ -219,6 +244,11 @@ class GroupView(Struct):
     @property
     def members(self) -> tuple[GroupMember, ...]:
         return self.record.members if self.record else ()
+
+    @property
+    def client_ids(self) -> dict[str, str]:
+        """The client ids of members, by member id, for ids that have no client id in them."""
+        return self.joined | {m.member_id: m.client_id for m in self.members if is_bare(m.member_id)}
 
     def owned(self) -> dict[PartitionKey, GroupMember]:
         """Return the current owner of each partition. A member owns a partition until it has given the partition up."""
@@ -268,6 +298,12 @@ class GroupView(Struct):
             self.conversions.append(event)
         if isinstance(event, RebalanceCompleted):
             self.assignor = event.protocol_name
+        if isinstance(event, MemberEvent) and is_bare(event.member_id):
+            self.joined[event.member_id] = event.client_id
+        if isinstance(event, OF_KAFKA):
+            self.is_kafkas = True
+        if isinstance(event, HistoryGap) or (isinstance(event, ObservationBegan) and not event.founded):
+            self.known_from_ms = event.at_ms
         self.has_plans = self.has_plans or isinstance(event, PlanMade)
         self.has_holds = self.has_holds or isinstance(event, OF_POLICIES)
         if self.weight > weight_max:
@@ -283,4 +319,6 @@ class GroupView(Struct):
             self.known_from_ms = self.events[dropped - 1].at_ms + 1
             del self.events[:dropped]
             self.conversions = [event for event in self.conversions if event.at_ms >= self.known_from_ms]
+            told = (event for event in self.events if isinstance(event, MemberEvent))
+            self.joined = {event.member_id: event.client_id for event in told if is_bare(event.member_id)}
             self.moving.forget(self.events[0].version or 0)

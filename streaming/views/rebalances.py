@@ -17,7 +17,9 @@ from coordinator.outputs import (
     AssignmentChanged,
     GroupEmptied,
     Handover,
+    HistoryGap,
     MemberExpired,
+    MemberGone,
     MemberJoined,
     MemberLeft,
     PlanMade,
@@ -38,6 +40,9 @@ GIVEN_UP = "given_up"
 """The end of a wait for a member that gave up the partition. All others are ends of the membership."""
 
 _ENDS = (RebalanceCompleted, GroupEmptied)
+
+INFERRED = "inferred"
+"""How a rebalance is known whose start Kafka does not record."""
 
 Place = tuple[str, int]
 
@@ -83,6 +88,7 @@ class Rebalance(Struct, kw_only=True):
         started: Its reasons, in order. A second reason during the sync phase begins another join phase.
         rounds: Its completed rounds before the last one; none unless the assignor is cooperative.
         given_up: By partition, the member that gave it up in a round.
+        gap: The generations before it that Kafka's log does not have any more; None if it has all.
         completed: None while the rebalance runs, and if it ended without any member.
         ended_ms: The time at which the assignments were computed, or the last member left; None while it runs.
         moves: The owners of each partition that changed hands, before and after the rebalance.
@@ -106,6 +112,27 @@ class Rebalance(Struct, kw_only=True):
     confirmed: dict[str, int] = field(default_factory=dict)
     rounds: list[RebalanceCompleted] = field(default_factory=list)
     given_up: dict[Place, str] = field(default_factory=dict)
+    gap: HistoryGap | None = None
+
+    @property
+    def is_inferred(self) -> bool:
+        """Whether its start and its cause are not recorded. `started_ms` is then the latest possible start."""
+        return bool(self.started) and self.started[0].how_known == INFERRED
+
+    @property
+    def not_before_ms(self) -> int | None:
+        """The earliest time at which an inferred rebalance can have begun; None if that is not known."""
+        return known(self.started[0].not_before_ms) if self.started else None
+
+    @property
+    def unplanned_rounds(self) -> int:
+        """The number of generations before it that ended without an assignment."""
+        return max((known(each.unplanned_rounds) or 0 for each in self.started), default=0)
+
+    @property
+    def duration_ms(self) -> int | None:
+        """Its duration; None while it runs, and if its start is not recorded."""
+        return None if self.ended_ms is None or self.is_inferred else self.ended_ms - self.started_ms
 
     @property
     def generations(self) -> list[int]:
@@ -205,7 +232,7 @@ class Rebalance(Struct, kw_only=True):
                 since_ms[place] = self.moving_ms[min(self.confirmed.get(owner, 0), latest)]
         return since_ms
 
-    def _note_late(self, gone: "MemberExpired | MemberLeft | None") -> None:
+    def _note_late(self, gone: "MemberExpired | MemberGone | MemberLeft | None") -> None:
         """Note a member whose session expired while others waited for it."""
         if not isinstance(gone, MemberExpired) or gone.why in LATE or gone in self.late:
             return
@@ -218,12 +245,14 @@ class Rebalance(Struct, kw_only=True):
         return (self.started[0].version or 0) if self.started else 0
 
 
-Left = dict[str, MemberExpired | MemberLeft]
+Left = dict[str, MemberExpired | MemberGone | MemberLeft]
 """The events of the members that are gone, by member id."""
 
 
-def _why_gone(event: MemberExpired | MemberLeft) -> str:
-    return event.why if isinstance(event, MemberExpired) else "member_left"
+def _why_gone(event: MemberExpired | MemberGone | MemberLeft) -> str:
+    if isinstance(event, MemberExpired):
+        return event.why
+    return "member_gone" if isinstance(event, MemberGone) else "member_left"
 
 
 def _begun(told: list[Rebalance], event: RebalanceStarted) -> Rebalance:
@@ -243,6 +272,7 @@ def rebalances(events: Iterable[AnyEvent], moving: Moving | None = None) -> list
     """
     told: list[Rebalance] = []
     running: Rebalance | None = None
+    gap: HistoryGap | None = None
     left: Left = {}
     moving = moving or Moving()
     for event in events:
@@ -250,20 +280,18 @@ def rebalances(events: Iterable[AnyEvent], moving: Moving | None = None) -> list
             case RebalanceStarted():
                 running = running or _begun(told, event)
                 running.started.append(event)
+                running.gap, gap = running.gap or gap, None
+            case HistoryGap():
+                gap = event
             case MemberJoined():
                 left.pop(event.member_id, None)
-            case MemberExpired() | MemberLeft():
+            case MemberExpired() | MemberGone() | MemberLeft():
                 left[event.member_id] = event
                 if running is not None and isinstance(event, MemberExpired) and event.why in LATE:
                     running.late.append(event)
-            case RebalanceCompleted():
-                ended = running or Rebalance(generation_id=0, started=[])
-                if running is None:
-                    told.append(ended)
-                ended.generation_id = event.generation_id or 0
-                ended.completed, ended.ended_ms, running = event, event.at_ms, None
-            case GroupEmptied() if running is not None:
-                running.generation_id, running.ended_ms, running = event.generation_id or 0, event.at_ms, None
+            case RebalanceCompleted() | GroupEmptied():
+                _end(told, running, event)
+                running = None
             case PlanMade() if running is not None:
                 running.plans_ms[event.generation_id or 0] = event.at_ms
                 running.moving_ms += [event.at_ms] if event.moved else []
@@ -272,6 +300,17 @@ def rebalances(events: Iterable[AnyEvent], moving: Moving | None = None) -> list
             case AssignmentChanged() if told and told[-1].ended_ms == event.at_ms and not told[-1].plans_ms:
                 told[-1].hand_over(event, left, moving)
     return told
+
+
+def _end(told: list[Rebalance], running: Rebalance | None, event: RebalanceCompleted | GroupEmptied) -> None:
+    """End the running rebalance. Of a rebalance that completed, the beginning may be unknown."""
+    if running is None and isinstance(event, GroupEmptied):
+        return
+    ended = running or Rebalance(generation_id=0, started=[])
+    if running is None:
+        told.append(ended)
+    ended.generation_id, ended.ended_ms = event.generation_id or 0, event.at_ms
+    ended.completed = event if isinstance(event, RebalanceCompleted) else None
 
 
 def latest(events: Sequence[AnyEvent], moving: Moving | None = None) -> Rebalance | None:

@@ -26,6 +26,7 @@ class GroupSummary(Struct, kw_only=True):
         assignment_epoch: The group epoch for which the targets were made; null for a classic group.
         protocol_name: The assignor: the one that the members chose, or the server assignor of the latest plan.
         rebalances_1h: The rebalances that began within the last hour.
+        kept_by: `kafka` if Kafka's own coordinator keeps the group; null if this one does.
     """
 
     group_id: str
@@ -43,6 +44,7 @@ class GroupSummary(Struct, kw_only=True):
     rebalances_1h: int
     last_rebalance_ms: int | None
     last_cause: str | None
+    kept_by: str | None
 
 
 class MemberRow(Struct, kw_only=True):
@@ -119,7 +121,13 @@ class RebalanceRow(Struct, kw_only=True):
     Args:
         generations: The generations of its rounds; several if the assignor is cooperative and members gave up
             partitions in the first one. `generation_id` is the last one.
+        started_ms: Its start; the latest time at which it can have begun, if it is inferred.
+        ended_ms, duration_ms: null while it runs. The duration is null as well if it is inferred.
         held_ms: How long a policy has held it; null if none has.
+        how_known: `inferred` if Kafka does not record its start and its cause, `recorded` if it does; null in a group
+            of this coordinator.
+        not_before_ms: The earliest time at which an inferred rebalance can have begun; null if it is not known.
+        unplanned_rounds: The number of generations before it that ended without an assignment.
     """
 
     generation_id: int
@@ -135,6 +143,9 @@ class RebalanceRow(Struct, kw_only=True):
     gone: list[str]
     members: int | None
     moved: int
+    how_known: str | None
+    not_before_ms: int | None
+    unplanned_rounds: int
 
 
 class EventRow(Struct, kw_only=True):
@@ -161,9 +172,13 @@ class Timeline(Struct, kw_only=True):
     Args:
         seats: The seats that were vacant.
         holds: The times in which a policy held a rebalance.
+        kept_by: As in `GroupSummary`.
+        client_ids: By member id, the client ids of the members whose ids have no client id in them.
     """
 
     group_id: str
+    kept_by: str | None
+    client_ids: dict[str, str]
     known_from_ms: int
     rebalances: list[RebalanceRow]
     seats: list[Seat]

@@ -4,7 +4,10 @@ Clients choose ids, so every character that could move a cursor or hide text is 
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 
 from coordinator.connect_protocol import Work
 from streaming.moments import calendar_time
@@ -37,6 +40,28 @@ def duration(wait_ms: int) -> str:
     return f"{wait_ms / 1_000:.1f} s" if wait_ms < 60_000 else f"{wait_ms / 60_000:.1f} min"
 
 
+_BARE_ID = re.compile(r"[A-Za-z0-9+/_-]{22}")
+"""A member id of the consumer protocol, which is random and has no client id in it."""
+
+_CLIENT_IDS: ContextVar[Mapping[str, str]] = ContextVar("client ids", default=MappingProxyType({}))
+"""The client ids of the members whose names are written, by member id."""
+
+
+@contextmanager
+def naming(client_ids: Mapping[str, str]) -> Iterator[None]:
+    """Return a context manager in which short names of members have these client ids, if their ids have none."""
+    before = _CLIENT_IDS.set(client_ids)
+    try:
+        yield
+    finally:
+        _CLIENT_IDS.reset(before)
+
+
+def is_bare(member_id: str) -> bool:
+    """Return whether a member id has no client id in it."""
+    return _BARE_ID.fullmatch(member_id) is not None
+
+
 _SUFFIX = re.compile(r"-([0-9a-f]{4})[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?=-|\Z)")
 """A random part of a member id. The ids of Kafka Streams have two: the process's, and the member's at the end."""
 
@@ -45,6 +70,8 @@ def brief(member_id: str | None) -> str:
     """Return a short name of a member: its client id, and enough of the rest to distinguish it."""
     if member_id is None:
         return "nobody"
+    if (client_id := _CLIENT_IDS.get().get(member_id)) and is_bare(member_id):
+        return escape(f"{client_id}-{member_id[:4]}")
     return escape(_SUFFIX.sub(r"-\1", member_id))
 
 

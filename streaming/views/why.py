@@ -31,6 +31,8 @@ from streaming.views.causes import GroupKind, cause_of, tells_of_topics
 from streaming.views.epochs import EpochCause, epochs, in_words
 from streaming.views.flapping import FLAPPING, Begun, times_begun, times_until
 from streaming.views.group import GroupView
+from streaming.views.observed import explain_observed
+from streaming.views.observed_words import unplanned_in_words, what_inferred
 from streaming.views.policy_advice import (
     HeldBy,
     SeatCount,
@@ -42,7 +44,7 @@ from streaming.views.policy_advice import (
 )
 from streaming.views.rebalances import Rebalance, latest, rebalances
 from streaming.views.rounds import rounds_in_words
-from streaming.views.text import brief, clock, counted, duration, escape, is_standard, reason_in_short
+from streaming.views.text import brief, clock, counted, duration, escape, is_standard, naming, reason_in_short
 from streaming.views.waits import WaitedFor, waits
 
 COMES_BACK_MS = 120_000
@@ -101,7 +103,8 @@ def why(group: GroupView, at_ms: int | None = None, now_ms: int | None = None) -
     else:
         told = rebalances(group.events, group.moving)
         last = next((r for r in reversed(told) if r.started_ms <= at_ms), None)
-    return explain_with_policies(group, last, at_ms or now_ms, now_ms=now_ms) if last else None
+    with naming(group.client_ids):
+        return explain_with_policies(group, last, at_ms or now_ms, now_ms=now_ms) if last else None
 
 
 def explain_with_policies(
@@ -136,9 +139,11 @@ def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None, 
         begun: The result of `times_begun`, for callers that explain many rebalances.
         now_ms: As for `why`.
     """
+    is_consumer = _type_of(group, rebalance) is GroupType.CONSUMER
+    if group.kept_by is not None:
+        return _explain_observed(group, rebalance, now_ms, is_consumer=is_consumer)
     began = _began(group, rebalance.started[0]) if rebalance.started else None
     behind = _late(rebalance) or began
-    is_consumer = _type_of(group, rebalance) is GroupType.CONSUMER
     advice = _advice(group, rebalance, behind, is_consumer=is_consumer)
     waited = waits(group, rebalance) if is_consumer else []
     client = (behind.who.client_id, behind.who.client_host) if behind and behind.who.client_id else None
@@ -160,6 +165,33 @@ def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None, 
         advice=advice.text.format(took=_took(behind, "as it is set")),
         flapping=times >= FLAPPING,
         details=in_words(rebalance, waited, now_ms) if is_consumer else rounds_in_words(rebalance, group.kind),
+        epochs=epochs(rebalance) if is_consumer else [],
+        waits=waited,
+    )
+
+
+def _explain_observed(group: GroupView, rebalance: Rebalance, now_ms: int | None, *, is_consumer: bool) -> Why:
+    """Return the explanation of a rebalance of a group that Kafka's own coordinator keeps."""
+    told = explain_observed(group, rebalance, is_consumer=is_consumer)
+    event = told.event
+    waited = waits(group, rebalance) if is_consumer else []
+    details = in_words(rebalance, waited, now_ms) if is_consumer else rounds_in_words(rebalance, group.kind)
+    return Why(
+        group_id=group.group_id,
+        at_ms=rebalance.started_ms,
+        generation_id=rebalance.generation_id,
+        cause=told.cause,
+        is_avoidable=told.advice.is_avoidable,
+        setting=told.advice.setting,
+        member_id=event.member_id or None if event else None,
+        client_id=event.client_id or None if event else None,
+        client_host=event.client_host or None if event else None,
+        reason=event.reason if event else None,
+        what=_what(group, rebalance, is_consumer=is_consumer),
+        who=told.who,
+        advice=told.advice.text,
+        flapping=told.advice.is_avoidable is True and told.cause in ("member_gone", "unknown"),
+        details=details + unplanned_in_words(rebalance),
         epochs=epochs(rebalance) if is_consumer else [],
         waits=waited,
     )
@@ -255,6 +287,8 @@ def _until(group: GroupView, from_ms: int, to_ms: int) -> Iterator[AnyEvent]:
 
 
 def _what(group: GroupView, rebalance: Rebalance, *, is_consumer: bool) -> str:
+    if rebalance.is_inferred:
+        return what_inferred(rebalance, group.group_id, _changed(group, rebalance))
     began = f"{escape(group.group_id)} rebalanced at {clock(rebalance.started_ms)}"
     if rebalance.ended_ms is None:
         return f"{began} and still rebalances."
@@ -262,12 +296,19 @@ def _what(group: GroupView, rebalance: Rebalance, *, is_consumer: bool) -> str:
     took = f"{began} for {duration(rebalance.ended_ms - rebalance.started_ms)}, to {number}"
     if rebalance.completed is None:
         return f"{took}, which has no members."
-    number_of = len(rebalance.completed.members_after)
     if group.kind is GroupKind.CONNECT:
-        return f"{took}, with {counted(number_of, 'worker')}."
+        return f"{took}, with {_changed(group, rebalance)}."
+    return f"{took}: {_changed(group, rebalance)}."
+
+
+def _changed(group: GroupView, rebalance: Rebalance) -> str:
+    """Return how many partitions changed hands among how many members; of Kafka Connect, only the number of workers."""
+    number_of = len(rebalance.completed.members_after) if rebalance.completed else 0
+    if group.kind is GroupKind.CONNECT:
+        return counted(number_of, "worker")
     moved = len(rebalance.handovers)
     changed = "no partition changed" if not moved else f"{moved} partition{'s' * (moved != 1)} changed"
-    return f"{took}: {changed} hands among {counted(number_of, 'member')}."
+    return f"{changed} hands among {counted(number_of, 'member')}"
 
 
 def _who(

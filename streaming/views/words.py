@@ -55,7 +55,8 @@ from coordinator.outputs import (
     SeatVacated,
 )
 from coordinator.phases import GroupType, Phase
-from streaming.views.causes import cause_of
+from streaming.views.observed_words import facts
+from streaming.views.rebalance_words import completed, handovers, started
 from streaming.views.text import (
     brief,
     clock,
@@ -65,9 +66,7 @@ from streaming.views.text import (
     escape,
     in_partitions,
     in_quotes,
-    names,
     plain,
-    spans,
     work_in_words,
 )
 from streaming.wire.records import Tombstone
@@ -168,43 +167,6 @@ def _offset(record: OffsetRecord) -> str:
     by = f" by {brief(record.member_id)}" if record.member_id else ""
     metadata = f" ({escape(record.metadata)})" if record.metadata else ""
     return f"offset {record.offset} committed for {escape(record.topic)}-{record.partition}{by}{metadata}"
-
-
-def _started(event: RebalanceStarted) -> str:
-    who = f", {brief(event.member_id)} at {escape(event.client_host) or '?'}" if event.member_id else ""
-    cause = plain(cause_of(event))
-    held = f", held for {duration(event.held_ms)}" if isinstance(event.held_ms, int) else ""
-    told = f"rebalance: {cause}{who}{in_quotes(event.reason)}{held}"
-    waits_ms = event.joins_until_ms - event.at_ms if event.joins_until_ms is not None else 0
-    return f"{told}; waits for joins, {duration(waits_ms)} at most" if waits_ms > 0 else told
-
-
-def phases(event: RebalanceCompleted) -> str:
-    """Return the durations of the two phases of a rebalance. A group of the consumer protocol has no leader."""
-    if event.leader is None:
-        planned = f"last plan {_took(event.joins_ms)} after the rebalance began"
-        return f"{planned}, handover {_took(event.syncs_ms)}"
-    return f"joins {_took(event.joins_ms)}, plan {_took(event.syncs_ms)}"
-
-
-def _took(took_ms: int | None) -> str:
-    return "not recorded" if took_ms is None else duration(took_ms)
-
-
-def _completed(event: RebalanceCompleted) -> str:
-    took = f"in {_took(event.duration_ms)} ({phases(event)})"
-    changes = [f"{verb} {names(ids)}" for verb, ids in (("joined", event.joined), ("gone", event.gone)) if ids]
-    return "; ".join([f"rebalanced {took}, {counted(len(event.members_after), 'member')}", *changes])
-
-
-def _handovers(event: AssignmentChanged) -> str:
-    moves: dict[tuple[str | None, str | None, str], list[int]] = {}
-    for h in event.handovers:
-        moves.setdefault((h.before, h.after, h.topic), []).append(h.partition)
-    return "; ".join(
-        f"{escape(topic)} {spans(numbers)} from {brief(before)} to {brief(after)}"
-        for (before, after, topic), numbers in moves.items()
-    )
 
 
 def _expired(event: MemberExpired) -> str:
@@ -318,7 +280,9 @@ def _away(event: MemberAway) -> str:
 
 
 def _likely(likely: str | None) -> str:
-    return "left or expired is not recorded" if likely is None else f"most likely {plain(likely)}"
+    if likely is None:
+        return "left or expired, Kafka does not record which"
+    return "it left, most likely" if likely == "left" else "it expired, most likely"
 
 
 def _policy_set(event: PolicySet) -> str:
@@ -340,9 +304,9 @@ def _tombstone(record: Tombstone) -> str:
 _WORDS: dict[type, Callable[[Any], str]] = {
     GroupRecord: _group,
     OffsetRecord: _offset,
-    RebalanceStarted: _started,
-    RebalanceCompleted: _completed,
-    AssignmentChanged: _handovers,
+    RebalanceStarted: started,
+    RebalanceCompleted: completed,
+    AssignmentChanged: handovers,
     MemberJoined: lambda e: f"{brief(e.member_id)} joined from {escape(e.client_host) or '?'}{in_quotes(e.reason)}",
     MemberLeft: lambda e: f"{brief(e.member_id)} left{in_quotes(e.reason)}",
     MemberExpired: _expired,
@@ -374,7 +338,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     PolicySet: _policy_set,
     ObservationBegan: lambda e: "the history begins here" + (": the group is new" if e.founded else ""),
     HistoryGap: lambda e: f"generations {e.from_generation} to {e.to_generation} are not in the log any more",
-    MemberGone: lambda e: f"{brief(e.member_id)} is gone: {_likely(e.likely)}",
+    MemberGone: lambda e: f"{brief(e.member_id)} is gone: {_likely(e.likely)}{facts(e)}",
     OffsetsForgotten: lambda e: f"{counted(len(e.partitions), 'offset')} forgotten: {escape(e.why)}",
     Oversized: lambda e: f"{escape(e.what)} of {e.bytes} bytes is too large for a record and was omitted",
     Tombstone: _tombstone,

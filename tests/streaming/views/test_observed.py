@@ -1,0 +1,391 @@
+"""What is said about groups that Kafka's own coordinator keeps: nothing that Kafka does not record is invented."""
+
+import pytest
+
+from coordinator.phases import Phase
+from streaming.cli.output import Output, OutputFormat
+from streaming.cli.telling import show_owner, timeline_lines
+from streaming.views import GroupView, answers
+from streaming.views.observed import FLAPPING, UNCHANGED_MS
+from streaming.views.observed_words import REASONS_TOLD
+from streaming.views.text import clock
+from streaming.views.why import Why, why
+from streaming.views.words import to_line
+from tests.streaming.views.observing import Observed, T, member_id
+
+ANA, BO, DORA = member_id("ana"), member_id("bo", "4b20"), member_id("dora", "11aa")
+CY, CY_2 = member_id("cy", "477b"), member_id("cy", "99aa")
+NOT_KNOWN = (
+    "Not known: if it still runs, look at session.timeout.ms and max.poll.interval.ms; if somebody stopped it, nothing"
+    " is wrong."
+)
+
+
+def group_of(observed: Observed) -> GroupView:
+    return observed.views().groups[observed.group_id]
+
+
+def explained(observed: Observed, at_ms: int | None = None) -> Why:
+    answer = why(group_of(observed), None if at_ms is None else T + at_ms)
+    assert answer is not None
+    return answer
+
+
+def running() -> Observed:
+    """Return the records of a group of ana, bo and cy, in its third generation."""
+    observed = Observed().begins(founded=True).to(3)
+    return observed.record(39_990, {ANA: [0], BO: [1], CY: [2]})
+
+
+def next_generation(observed: Observed, at_ms: int = 47_000, **fields: object) -> Observed:
+    """Write the end of the next generation, with bo and ana."""
+    return observed.to(observed.generation_id + 1).completed(at_ms + 76, ANA, BO, p2=(CY, ANA))
+
+
+# -- the first sentence ------------------------------------------------------------------------------------------------
+
+
+def test_the_start_of_an_inferred_rebalance_is_not_recorded() -> None:
+    observed = running().to(4).started(47_000, "member_gone", CY, after_ms=39_997).gone(47_000, CY)
+    answer = explained(observed.completed(47_076, ANA, BO, gone=(CY,), p2=(CY, ANA)))
+    assert answer.what == (
+        f"clicks rebalanced to generation 4, whose plan came at {clock(T + 47_076)};"
+        f" it began after {clock(T + 39_997)}, Kafka does not record when: 1 partition changed hands among 2 members."
+    )
+
+
+def test_an_inferred_rebalance_has_neither_a_start_nor_a_duration() -> None:
+    observed = running().to(4).started(47_000, "member_joined", DORA).joined(47_000, DORA)
+    observed.completed(47_076, ANA, DORA, joined=(DORA,))
+    (row,) = answers.timeline(observed.views(), group_of(observed)).rebalances
+    assert (row.duration_ms, row.ended_ms, row.how_known, row.not_before_ms) == (None, T + 47_076, "inferred", None)
+    assert "; when it began is not recorded: no partition changed hands" in row.why.what
+    tallied = observed.views().groups["clicks"].tallied
+    assert (sum(tallied.durations), tallied.duration_ms, tallied.syncs_ms) == (0, 0, 4)
+
+
+def test_a_rebalance_of_the_new_protocol_has_a_duration() -> None:
+    observed = Observed("modern", kind="consumer", session_ms=None).begins().to(2)
+    who = "B00WiDjmTFKJurcyAuofRg"
+    observed.record(0, {who: [0]}, clients={who: "ana"})
+    observed.to(3).started(1_000, "member_joined", who, is_inferred=False, client_id="ana").joined(
+        1_000, who, client_id="ana"
+    )
+    answer = explained(observed.completed(6_000, who, took_ms=5_000, p0=(None, who)))
+    assert answer.what == (
+        f"modern rebalanced at {clock(T + 1_000)} for 5.0 s, to group epoch 3: 1 partition changed hands among"
+        " 1 member."
+    )
+    assert answer.who == "ana-B00W at /127.0.0.1 joined."
+
+
+# -- the table of 3.5 --------------------------------------------------------------------------------------------------
+
+
+def test_a_member_that_committed_lately_left() -> None:
+    observed = running().to(4).started(47_000, "member_gone", CY).gone(47_000, CY, 46_600, "left")
+    answer = explained(next_generation(observed))
+    assert answer.who == (
+        "cy-477b at /127.0.0.1 left: it committed 400 ms before and its session is 6.0 s, so it did not expire."
+    )
+    assert (answer.cause, answer.is_avoidable, answer.advice) == (
+        "member_left", False, "Unavoidable: the partitions of a member that left go to other members.",
+    )  # fmt: skip
+
+
+def test_whether_a_member_left_or_expired_is_not_recorded() -> None:
+    observed = running().to(4).started(47_000, "member_gone", CY).gone(47_000, CY, 34_200)
+    answer = explained(next_generation(observed))
+    assert answer.who == (
+        "cy-477b at /127.0.0.1 left or was expired: Kafka does not record which. Its last commit was 12.8 s before, its"
+        " session is 6.0 s."
+    )
+    assert (answer.cause, answer.is_avoidable, answer.setting, answer.advice) == ("member_gone", None, None, NOT_KNOWN)
+
+
+def test_nothing_is_said_of_a_commit_and_a_session_that_are_not_recorded() -> None:
+    observed = running()
+    observed.session_ms = None
+    observed.to(4).started(47_000, "member_gone", CY).gone(47_000, CY)
+    assert explained(next_generation(observed)).who == (
+        "cy-477b at /127.0.0.1 left or was expired: Kafka does not record which."
+    )
+
+
+def test_a_static_member_did_not_come_back() -> None:
+    observed = running().to(4).started(47_000, "member_gone", CY).gone(47_000, CY, None, "expired", instance="till-2")
+    answer = explained(next_generation(observed))
+    assert answer.who == "till-2 did not come back within its session of 6.0 s, most likely."
+    assert (answer.cause, answer.is_avoidable) == ("session_expired", None)
+
+
+def test_a_client_that_came_back_in_the_same_record_has_no_time() -> None:
+    observed = running().to(4).started(47_000, "member_gone", CY).started(47_000, "member_joined", CY_2)
+    observed.gone(47_000, CY).joined(47_000, CY_2)
+    answer = explained(next_generation(observed))
+    assert answer.who == "cy left and came back under a new id, or lost its session."
+    assert (answer.cause, answer.is_avoidable, answer.setting) == ("restarted", True, "group.instance.id")
+    assert answer.advice == (
+        "Avoidable: with a group.instance.id, and a session.timeout.ms that is longer than a restart, the group does"
+        " not rebalance."
+    )
+
+
+def test_a_client_that_came_back_in_a_later_record_has_the_time_between() -> None:
+    observed = running().to(4).started(47_000, "member_gone", CY).gone(47_000, CY)
+    next_generation(observed)
+    observed.to(5).started(50_000, "member_joined", CY_2).joined(50_000, CY_2).completed(50_010, ANA, BO, CY_2)
+    answer = explained(observed, 48_000)
+    assert (answer.cause, answer.who) == ("restarted", "cy was gone and joined again 3.0 s later.")
+
+
+def test_a_member_that_joined_is_named() -> None:
+    observed = running().to(4).started(47_000, "member_joined", DORA).joined(47_000, DORA)
+    answer = explained(next_generation(observed))
+    assert (answer.who, answer.is_avoidable) == ("dora-11aa at /127.0.0.1 joined.", False)
+
+
+def test_the_order_of_several_changes_is_not_recorded() -> None:
+    observed = running().to(4).started(47_000, "member_gone", CY).started(47_000, "member_joined", DORA)
+    observed.gone(47_000, CY).joined(47_000, DORA)
+    answer = explained(next_generation(observed))
+    assert answer.who == "cy-477b is gone and dora-11aa joined; which came first is not recorded."
+    assert (answer.cause, answer.is_avoidable) == ("member_gone", None), "the first, as none is avoidable"
+
+
+def test_of_several_changes_the_avoidable_one_counts() -> None:
+    observed = running().to(4).started(47_000, "member_joined", DORA).started(47_000, "member_gone", CY)
+    observed.started(47_000, "member_joined", CY_2).joined(47_000, DORA).gone(47_000, CY).joined(47_000, CY_2)
+    answer = explained(next_generation(observed))
+    assert (answer.cause, answer.is_avoidable) == ("restarted", True)
+    assert answer.who == (
+        "dora-11aa joined and cy left and came back under a new id, or lost its session; which came first is not"
+        " recorded."
+    )
+
+
+@pytest.mark.parametrize(("more", "told"), [(0, ""), (1, " and 1 more change came"), (3, " and 3 more changes came")])
+def test_only_some_of_many_changes_are_named(more: int, told: str) -> None:
+    observed = running().to(4)
+    newcomers = [member_id(f"new{number}") for number in range(REASONS_TOLD + more)]
+    for who in newcomers:
+        observed.started(47_000, "member_joined", who).joined(47_000, who)
+    answer = explained(next_generation(observed))
+    assert answer.who.count("joined") == REASONS_TOLD
+    assert answer.who.endswith(f"{told or ' and new3-1111 joined'}; which came first is not recorded.")
+
+
+def test_a_cooperative_round_is_part_of_the_rebalance_before_it() -> None:
+    """Walkthrough 8: one rebalance, two generations; while it lasts, nobody owns the partitions."""
+    observed = Observed("coop").begins(founded=True).to(1).record(0, {ANA: [0, 1, 2, 3]})
+    observed.to(2).started(1_000, "member_joined", BO).joined(1_000, BO)
+    observed.completed(1_010, ANA, BO, joined=(BO,), p0=(ANA, None), p1=(ANA, None))
+    between = why(group_of(observed))
+    assert between is not None
+    assert between.generation_id == 2
+    observed.to(3).started(2_100, "cooperative_round", ANA)
+    observed.completed(2_110, ANA, BO, p0=(None, BO), p1=(None, BO)).record(2_110, {ANA: [2, 3], BO: [0, 1]})
+    answer = explained(observed)
+    assert (answer.cause, answer.is_avoidable, answer.generation_id) == ("member_joined", False, 3)
+    assert answer.who == "bo-4b20 at /127.0.0.1 joined."
+    assert answer.details == ["It went on: 2 partitions that ana-1111 gave up were given to bo-4b20."]
+    (row,) = answers.timeline(observed.views(), group_of(observed)).rebalances
+    assert (row.generations, row.moved, row.joined) == ([2, 3], 2, [BO])
+    asked = answers.owner(observed.views(), group_of(observed), "orders", 0, T + 1_500)
+    assert (asked.is_known, asked.owner) == (True, None)
+
+
+WHOLE = {
+    "protocol_upgraded": (
+        "c3-1111 joined with group.protocol=consumer, and the group became one of the new protocol.", False,
+    ),
+    "protocol_downgraded": ("The last member of the new protocol is gone, and the group became a classic one.", False),
+    "topics_changed": ("A subscribed topic has other partitions, was made or deleted.", False),
+    "unknown": ("All joined again and nothing differs: what asked for it is not recorded.", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("cause", "who", "is_avoidable"), [(cause, *told) for cause, told in WHOLE.items()])
+def test_causes_that_are_no_members_act_have_their_sentences(cause: str, who: str, is_avoidable: bool | None) -> None:
+    named = member_id("c3") if cause == "protocol_upgraded" else ""
+    answer = explained(next_generation(running().to(4).started(47_000, cause, named)))
+    assert (answer.cause, answer.who, answer.is_avoidable) == (cause, who, is_avoidable)
+    assert answer.advice.startswith("Not known" if is_avoidable is None else "Unavoidable")
+
+
+def test_another_assignor_is_named() -> None:
+    reason = "range -> cooperative-sticky"
+    answer = explained(next_generation(running().to(4).started(47_000, "metadata_changed", BO, reason=reason)))
+    assert answer.who == "bo-4b20 at /127.0.0.1 joined again with other metadata: range -> cooperative-sticky."
+
+
+@pytest.mark.parametrize(("rounds", "told"), [(1, "1 round before"), (2, "2 rounds before")])
+def test_rounds_without_a_plan_are_counted(rounds: int, told: str) -> None:
+    observed = running().to(6).started(47_000, "member_joined", DORA, unplanned_rounds=rounds).joined(47_000, DORA)
+    assert explained(next_generation(observed)).details == [f"{told} it ended without a plan."]
+
+
+def test_generations_that_the_log_does_not_have_are_named() -> None:
+    observed = running().to(9).gap(47_000, 5, 8).started(47_000, "unknown")
+    answer = explained(next_generation(observed))
+    assert (answer.cause, answer.who, answer.is_avoidable) == (
+        "history_gap", "Generations 5 to 8 are not in the log any more.", None,
+    )  # fmt: skip
+    assert group_of(observed).known_from_ms == T + 47_000
+
+
+# -- flapping ----------------------------------------------------------------------------------------------------------
+
+
+def flapping_times(times: int) -> Observed:
+    observed = running()
+    for number in range(times):
+        at_ms = 100_000 + number * 200_000
+        observed.to(4 + number).started(at_ms, "member_gone", CY).gone(at_ms, CY)
+        observed.completed(at_ms + 10, ANA, BO)
+    return observed
+
+
+def test_a_client_that_is_gone_again_and_again_is_avoidable() -> None:
+    """One record cannot tell; three within an hour do."""
+    assert explained(flapping_times(FLAPPING - 1)).is_avoidable is None
+    answer = explained(flapping_times(FLAPPING))
+    assert (answer.is_avoidable, answer.flapping, answer.setting) == (True, True, "session.timeout.ms")
+    assert answer.who.endswith("; it is behind 3 rebalances of the last hour.")
+
+
+def test_a_client_that_is_gone_and_back_in_one_record_counts_once() -> None:
+    observed = running().to(4).started(47_000, "member_gone", CY).started(47_000, "member_joined", CY_2)
+    observed.gone(47_000, CY).joined(47_000, CY_2)
+    detail = answers.detail(group_of(next_generation(observed)), {}, T + 60_000)
+    assert [(each.client_id, each.rebalances) for each in detail.flapping] == [("cy", 1)]
+
+
+@pytest.mark.parametrize(("apart_ms", "is_avoidable"), [(UNCHANGED_MS // 2, True), (UNCHANGED_MS // 2 + 1, None)])
+def test_rebalances_without_any_change_are_avoidable_if_they_are_many(apart_ms: int, is_avoidable: bool | None) -> None:
+    observed = running()
+    for number in range(FLAPPING):
+        observed.to(4 + number).started(apart_ms * number, "unknown").completed(apart_ms * number + 1, ANA, BO)
+    answer = explained(observed)
+    assert answer.is_avoidable is is_avoidable
+    assert answer.who.startswith("All joined again and nothing differs: what asked for it is not recorded")
+
+
+# -- owners ------------------------------------------------------------------------------------------------------------
+
+
+def owner_line(observed: Observed, at_ms: int, capsys: pytest.CaptureFixture[str]) -> str:
+    views = observed.views()
+    to = Output(OutputFormat.table)
+    show_owner(views, views.groups["clicks"], "orders", 2, T + at_ms, T + 100_000, to)
+    return capsys.readouterr().out
+
+
+def test_a_member_that_is_gone_owns_until_the_joins_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """Walkthrough 6."""
+    observed = Observed().begins(30_000).to(3).record(39_990, {ANA: [0], BO: [1], CY: [2]})
+    observed.to(4).started(47_000, "member_gone", CY).gone(47_000, CY, 34_200)
+    observed.completed(47_076, ANA, BO, gone=(CY,), p2=(CY, ANA)).record(47_076, {ANA: [0, 2], BO: [1]})
+    assert "(gone; its last commit was at " in owner_line(observed, 46_999, capsys)
+    assert f": {ANA}, client ana at /127.0.0.1, from " in owner_line(observed, 47_076, capsys)
+    assert ": nobody; before: cy-477b" in owner_line(observed, 47_050, capsys)
+    assert ": not known: the history begins at " in owner_line(observed, 29_999, capsys)
+    assert observed.views().known_from_ms(group_of(observed)) == T + 30_000
+
+
+def test_a_group_that_was_founded_under_observation_is_known_from_the_beginning() -> None:
+    assert group_of(Observed().begins(30_000, founded=True)).known_from_ms == 0
+
+
+# -- the timeline ------------------------------------------------------------------------------------------------------
+
+
+def lines(observed: Observed) -> list[str]:
+    return [
+        f"{line.event}  {line.text}" for line in timeline_lines(answers.timeline(observed.views(), group_of(observed)))
+    ]
+
+
+def test_the_timeline_shows_when_an_inferred_rebalance_began_at_the_earliest() -> None:
+    """Walkthrough 3; nowhere is a duration of the joins."""
+    observed = Observed().begins().to(2).started(5_000, "member_joined", BO, after_ms=1_000).joined(5_000, BO)
+    observed.completed(5_004, ANA, BO, joined=(BO,), p0=(ANA, BO), p1=(ANA, BO))
+    told = lines(observed)
+    assert told[0] == "observation_began  the history begins here"
+    assert told[1] == (
+        f"rebalance  member joined, bo-4b20 at /127.0.0.1; began after {clock(T + 1_000)}, not recorded when; plan"
+        " 4 ms; 2 members, led by ana-1111; joined bo-4b20; 2 partitions changed hands"
+    )
+    assert not any("joins" in line for line in told)
+
+
+def test_a_static_member_that_came_back_is_no_rebalance() -> None:
+    """Walkthrough 7."""
+    observed = (
+        Observed().begins().to(1).fenced(5_000, member_id("till-1", "8647"), member_id("till-1", "98a0"), "till-1")
+    )
+    assert lines(observed)[-1] == (
+        "member_fenced  till-1 restarted at /127.0.0.1: till-1-98a0 goes on as till-1 in place of till-1-8647"
+    )
+    assert why(group_of(observed)) is None
+
+
+FACTS = ". Its last commit was 8.0 s before, its session is 6.0 s"
+EVENTS = {
+    "member_gone": (
+        Observed().gone(9_000, CY, 1_000),
+        f"cy-477b is gone: left or expired, Kafka does not record which{FACTS}",
+    ),
+    "left": (
+        Observed().gone(9_000, CY, 8_000, "left"),
+        "cy-477b is gone: it left, most likely. Its last commit was 1.0 s before, its session is 6.0 s",
+    ),
+    "history_gap": (Observed().gap(9_000, 5, 8), "generations 5 to 8 are not in the log any more"),
+    "offsets_forgotten": (Observed().forgotten(1, "expired or deleted"), "1 offset forgotten: expired or deleted"),
+    "rebalance_started": (
+        Observed().started(5_000, "member_joined", BO, after_ms=1_000),
+        f"rebalance: member joined, bo-4b20 at /127.0.0.1; began after {clock(T + 1_000)}, not recorded when",
+    ),
+    "rebalance_completed": (Observed().completed(5_000, ANA, BO), "rebalanced plan 4 ms, 2 members"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("observed", "text"), EVENTS.values(), ids=EVENTS)
+def test_each_event_has_its_text(observed: Observed, text: str) -> None:
+    (event,) = observed.events
+    assert to_line(event, event.at_ms).text == text
+
+
+# -- the state ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_says_who_keeps_it() -> None:
+    observed = running()
+    assert answers.summary(group_of(observed), {}, T).kept_by == "kafka"
+    assert group_of(Observed().record(0, {ANA: [0]})).kept_by == "kafka", "also by its record alone"
+
+
+def test_who_committed_is_not_recorded() -> None:
+    observed = running().commits(50_000, 0, 17).commits(51_000, 0, 19, stands_for=250)
+    (row, *_) = answers.offsets(group_of(observed), {})
+    assert (row.committed_offset, row.committed_by, row.commit_generation_id) == (19, None, None)
+    assert group_of(observed).tallied.commits == 251
+
+
+@pytest.mark.parametrize("kind", ["share", "streams"])
+def test_share_and_streams_groups_are_listed_by_name_and_kind(kind: str) -> None:
+    observed = Observed("queue", kind=kind).begins().to(4).record(1_000, {}, state=Phase.UNKNOWN, protocol_type=None)
+    summary = answers.summary(group_of(observed), {}, T)
+    assert (summary.type.value, summary.state.value, summary.generation_id) == (kind, "Unknown", 4)
+    assert answers.detail(group_of(observed), {}, T).moves == []
+
+
+def test_sessions_that_are_not_recorded_are_null() -> None:
+    observed = Observed(session_ms=None).begins().to(1).record(0, {ANA: [0]})
+    (row,) = answers.members(group_of(observed))
+    assert row.session_timeout_ms is None
+
+
+def test_observed_history_counts_members_that_are_gone_by_what_they_likely_did() -> None:
+    observed = running().gone(1, BO).gone(2, CY, 1, "left").gone(3, CY_2, None, "expired")
+    assert group_of(observed).tallied.gone == {"unknown": 1, "left": 1, "expired": 1}
