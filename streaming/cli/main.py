@@ -174,6 +174,14 @@ def dashboard(
         int | None,
         typer.Option(min=0, max=65535, help="The port, by default 9494. With 0, a free port.", show_default=False),
     ] = None,
+    observe: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PREFIX",
+            help="Show the groups of this prefix of `observe` as well; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     ready_file: ReadyFile = None,
 ) -> None:
     """Show groups in a browser: members, lag, partition owners over time, causes. Until Ctrl-C or SIGTERM.
@@ -185,7 +193,7 @@ def dashboard(
     settings = Settings.load(
         bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix, dashboard_host=host, dashboard_port=port
     )
-    run_dashboard(settings, ready_file=ready_file, tell=tell)
+    run_dashboard(settings, observe=observe or (), ready_file=ready_file, tell=tell)
 
 
 @app.command()

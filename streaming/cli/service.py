@@ -8,7 +8,7 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -82,14 +82,17 @@ def run_gateway(settings: Settings, *, ready_file: Path | None, tell: Tell) -> N
             pass
 
 
-def run_dashboard(settings: Settings, *, ready_file: Path | None, tell: Tell) -> None:
+def run_dashboard(settings: Settings, *, observe: Collection[str] = (), ready_file: Path | None, tell: Tell) -> None:
     """Serve the dashboard until a signal ends it.
+
+    Args:
+        observe: The prefixes to which `coordinator observe` writes, and whose groups are shown as well.
 
     Raises:
         UserError: The dashboard could not start.
     """
     stopping = threading.Event()
-    with Dashboard(settings, tell) as dashboard:
+    with Dashboard(settings, tell, observe) as dashboard:
         _stop_on_signals(stopping.set)
         _write_ready_file(ready_file, settings, dashboard=dashboard)
         tell(f"The dashboard is at {dashboard.url}. Ctrl-C stops.")

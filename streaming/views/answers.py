@@ -289,8 +289,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 def _moves(group: GroupView) -> list[Move]:
-    """Return the moves of a classic group. The state of a consumer group follows from its epochs and members."""
-    if group.type is GroupType.CONSUMER:
+    """Return the moves of a classic group. The state of a consumer group follows from its epochs and members.
+
+    Kafka's coordinator does not record that a group of its own is rebalancing.
+    """
+    if group.type is not GroupType.CLASSIC or group.kept_by is not None:
         return []
     return [Move(cause.value, after) for (before, cause), after in MOVES.items() if before is group.state]
 

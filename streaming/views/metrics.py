@@ -276,7 +276,9 @@ class GroupFigures(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return all metrics. They are made at once, so that a slow reader does not block the views."""
         with self._look() as (views, ends):
-            return list(observed_metrics.labelled(self._collect(views, ends), self._labels))
+            is_kafkas = any(group.kept_by is not None for group in views.groups.values())
+            labels = self._labels or (observed_metrics.LABELS if is_kafkas else {})
+            return list(observed_metrics.labelled(self._collect(views, ends), labels))
 
     def _collect(self, views: Views, ends: Ends) -> Iterator[Metric]:
         yield GaugeMetricFamily("groupcoord_views_live", "1 when all existing records are read.", float(views.is_live))

@@ -43,7 +43,7 @@ def _took(took_ms: int | None) -> str:
 
 def completed(event: RebalanceCompleted) -> str:
     """Return the end of a rebalance, with its durations and the members that changed."""
-    took = phases(event) if event.duration_ms is None else f"in {duration(event.duration_ms)} ({phases(event)})"
+    took = f"({phases(event)})" if event.duration_ms is None else f"in {duration(event.duration_ms)} ({phases(event)})"
     changes = [f"{verb} {names(ids)}" for verb, ids in (("joined", event.joined), ("gone", event.gone)) if ids]
     return "; ".join([f"rebalanced {took}, {counted(len(event.members_after), 'member')}", *changes])
 

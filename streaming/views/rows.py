@@ -256,6 +256,12 @@ class Overview(Struct, kw_only=True):
     alarms: list[Alarm]
 
 
+class Sources(Struct, kw_only=True):
+    """The prefixes of other coordinators whose groups the page shows beside its own."""
+
+    others: list[str]
+
+
 class Error(Struct):
     """The answer to a request that failed: a sentence."""
 

@@ -6,7 +6,7 @@ import { Table } from "./table.js";
 import { Timeline } from "./timeline.js";
 import { EVENTS, sentences, Verdict } from "./told.js";
 import { Component, html, Owners, Problem, State, Swatch, Time } from "./ui.js";
-import { ago, brief, count, cut, duration, many, NOTHING, shown, spans } from "./words.js";
+import { ago, brief, count, cut, duration, learn, many, NOTHING, shown, spans } from "./words.js";
 
 const TABS = { members: "Members", partitions: "Partitions", timeline: "Timeline", commits: "Commits & refusals" };
 const TICK_MS = 1000;
@@ -76,7 +76,8 @@ const Strip = ({ detail, nowMs }) => {
   const { summary: s, joins_until_ms: untilMs, moves } = detail;
   const facts = [
     ["Type", s.type],
-    ["State", html`<${State} state=${s.state} />`],
+    ["State", html`<${State} state=${s.state} />${s.kept_by === "kafka" && s.type === "classic" && html` <span class="note">as of its last record</span>`}`],
+    ...(s.kept_by == null ? [] : [["Kept by", "Kafka's coordinator"]]),
     ...waits(detail, nowMs),
     ...holds(detail, nowMs),
     ["Members", count(s.members)],
@@ -179,7 +180,7 @@ const COMMITS = (nowMs) => [
   ...place,
   { label: "Offset", by: (o) => o.committed_offset, kind: "num", cell: (o) => count(o.committed_offset) },
   { label: "Generation", by: (o) => o.commit_generation_id, kind: "num", cell: (o) => (o.commit_generation_id < 0 ? "none" : count(o.commit_generation_id)) },
-  { label: "By", by: (o) => o.committed_by, cell: (o) => (o.committed_by ? html`<span title=${shown(o.committed_by, 300)}>${brief(o.committed_by)}</span>` : "no member") },
+  { label: "By", by: (o) => o.committed_by, cell: (o) => (o.committed_by ? html`<span title=${shown(o.committed_by, 300)}>${brief(o.committed_by)}</span>` : o.committed_by === null ? "not recorded" : "no member") },
   { label: "When", by: (o) => o.commit_timestamp_ms, isDownFirst: true, cell: (o) => age(o, nowMs()) },
   { label: "Epoch", by: (o) => o.leader_epoch, kind: "num", cell: (o) => count(o.leader_epoch) },
   { label: "Expires", by: (o) => o.expire_timestamp_ms, cell: (o) => html`<${Time} at=${o.expire_timestamp_ms} />` },
@@ -207,7 +208,7 @@ export class Group extends Component {
   }
   componentDidMount() {
     document.title = `${shown(this.props.id, 60)} – consumer group`;
-    this.stream = new Stream(this.props.id, {
+    const told = {
       ...this.props.told,
       reset: () => {
         this.anew.ask();
@@ -215,7 +216,8 @@ export class Group extends Component {
       },
       detail: (detail) => this.take(detail),
       event: (event) => this.tell(event),
-    });
+    };
+    this.stream = new Stream(this.props.id, told, this.props.of);
     this.tick = setInterval(() => this.setState({}), TICK_MS);
   }
   componentDidUpdate(before) {
@@ -228,7 +230,10 @@ export class Group extends Component {
     clearInterval(this.tick);
   }
   take(detail) {
-    for (const member of detail.members) this.owners.number(member.member_id);
+    for (const member of detail.members) {
+      learn(member.member_id, member.client_id);
+      this.owners.number(member.member_id);
+    }
     this.detail = detail;
     this.drawing ??= requestAnimationFrame(() => {
       this.drawing = null;
@@ -241,7 +246,7 @@ export class Group extends Component {
   }
   async fetchDetail() {
     try {
-      this.take(await fetched("api/group", { id: this.props.id }));
+      this.take(await fetched("api/group", { id: this.props.id, of: this.props.of }));
     } catch (error) {
       this.setState({ problem: error.message });
     }
@@ -251,7 +256,8 @@ export class Group extends Component {
     if (!isTimeline && this.props.tab !== "commits") return;
     if (isTimeline && !this.range) return; // the timeline sets the period first
     try {
-      const told = await fetched("api/timeline", { id: this.props.id, ...(isTimeline && this.range) });
+      const told = await fetched("api/timeline", { id: this.props.id, of: this.props.of, ...(isTimeline && this.range) });
+      for (const [memberId, clientId] of Object.entries(told.client_ids)) learn(memberId, clientId);
       for (const lane of told.lanes) for (const span of lane.spans) {
         if (span.seat_of != null && span.how !== "adopted") this.owners.inherit(span.member_id, span.seat_of);
         this.owners.number(span.member_id);
@@ -268,7 +274,7 @@ export class Group extends Component {
   }
   tab(detail, told) {
     const nowMs = Date.now();
-    const columns = this.columns[detail.summary.type];
+    const columns = this.columns[detail.summary.type] ?? this.columns.classic;
     switch (this.props.tab) {
       case "partitions":
         return html`<${Table} key="partitions" caption="Partitions" columns=${columns.partitions} rows=${detail.offsets} keyOf=${placeOf}
@@ -293,10 +299,10 @@ export class Group extends Component {
     if (!step) return;
     event.preventDefault();
     const to = names[(names.indexOf(this.props.tab) + step + names.length) % names.length];
-    location.replace(hrefOf(this.props.id, to));
+    location.replace(hrefOf(this.props.id, to, this.props.of));
     document.getElementById(`tab-${to}`).focus();
   }
-  render({ id, tab }, { detail, told, problem }) {
+  render({ id, tab, of }, { detail, told, problem }) {
     return html`
       <nav class="crumbs" aria-label="Where this is"><a href="#/">All groups</a></nav>
       <h1 class="groupname" title=${shown(id, 300)}>${shown(id, 1000)}</h1>
@@ -305,7 +311,7 @@ export class Group extends Component {
         <${Strip} detail=${detail} nowMs=${Date.now()} />
         <${Why} why=${detail.why} flapping=${detail.flapping} />
         <div role="tablist" class="tabs" aria-label="What to look into" onKeyDown=${(event) => this.turn(event)}>${Object.entries(TABS).map(
-          ([name, label]) => html`<a role="tab" id="tab-${name}" href=${hrefOf(id, name)} aria-selected=${name === tab ? "true" : "false"}
+          ([name, label]) => html`<a role="tab" id="tab-${name}" href=${hrefOf(id, name, of)} aria-selected=${name === tab ? "true" : "false"}
             tabindex=${name === tab ? 0 : -1} aria-controls="panel">${label}</a>`,
         )}</div>
         <section role="tabpanel" id="panel" aria-labelledby="tab-${tab}">${this.tab(detail, told)}</section>`}`;

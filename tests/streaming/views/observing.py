@@ -35,20 +35,24 @@ def member_id(name: str, number: str = "1111") -> str:
 
 
 class Observed:
-    """The records of one group, in the order in which they are written. Times count from `T`.
+    """The records of one group, in the order in which they are written. Times count from `began_ms`.
 
     Args:
         session_ms: The session timeout of all members.
+        began_ms: The time that all times count from.
     """
 
-    def __init__(self, group_id: str = "clicks", session_ms: int | None = 6_000, kind: str = "classic") -> None:
+    def __init__(
+        self, group_id: str = "clicks", session_ms: int | None = 6_000, kind: str = "classic", began_ms: int = T
+    ) -> None:
+        self.began_ms = began_ms
         self.group_id, self.session_ms, self.kind = group_id, session_ms, kind
         self.version, self.generation_id, self.written = 0, 0, list[Any]()
 
     def add(self, kind: Any, at_ms: int, **fields: Any) -> "Observed":
         self.version += 1
         head = {"group_id": self.group_id, "version": self.version, "generation_id": self.generation_id}
-        self.written.append(kind(**head, at_ms=T + at_ms, **fields))
+        self.written.append(kind(**head, at_ms=self.began_ms + at_ms, **fields))
         return self
 
     def begins(self, at_ms: int = 0, *, founded: bool = False) -> "Observed":
@@ -71,10 +75,10 @@ class Observed:
         wanted: dict[str, Any] = {
             "cause": cause, "member_id": who, "client_id": who.partition("-")[0], "client_host": HOST if who else "",
             "reason": None, "members": 2, "how_known": "inferred" if is_inferred else "recorded",
-            "joins_until_ms": None if is_inferred else T + at_ms, **fields,
+            "joins_until_ms": None if is_inferred else self.began_ms + at_ms, **fields,
         }  # fmt: skip
         if is_inferred:
-            wanted["not_before_ms"] = None if after_ms is None else T + after_ms
+            wanted["not_before_ms"] = None if after_ms is None else self.began_ms + after_ms
         return self.add(RebalanceStarted, at_ms, **wanted)
 
     def joined(self, at_ms: int, who: str, instance: str | None = None, client_id: str | None = None) -> "Observed":
@@ -88,7 +92,7 @@ class Observed:
         likely: str | None = None,
         instance: str | None = None,
     ) -> "Observed":
-        last = None if last_commit_ms is None else T + last_commit_ms
+        last = None if last_commit_ms is None else self.began_ms + last_commit_ms
         fields = {"last_commit_ms": last, "session_timeout_ms": self.session_ms, "likely": likely}
         return self.add(MemberGone, at_ms, **self._who(who, instance), **fields)
 
@@ -140,7 +144,9 @@ class Observed:
             "subscribed_topics": ("orders",), "type": self.kind, "kept_by": "kafka", **fields,
         }  # fmt: skip
         self.written.append(
-            GroupRecord(group_id=self.group_id, since_ms=T + at_ms, members=members, version=self.version, **wanted)
+            GroupRecord(
+                group_id=self.group_id, since_ms=self.began_ms + at_ms, members=members, version=self.version, **wanted
+            )
         )
         return self
 
@@ -152,7 +158,7 @@ class Observed:
         }  # fmt: skip
         self.written.append(
             OffsetRecord(group_id=self.group_id, topic="orders", partition=partition, offset=offset,
-                         commit_timestamp_ms=T + at_ms, version=self.version, **wanted)
+                         commit_timestamp_ms=self.began_ms + at_ms, version=self.version, **wanted)
         )  # fmt: skip
         return self
 
@@ -173,7 +179,7 @@ class Observed:
             of_topic = [each for each in self.written if isinstance(each, kinds) == (topic == "groups")]
             for offset, each in enumerate(of_topic):
                 row = to_row(published(each), TOPICS, 0)
-                views.take(Raw(topic, 0, offset, T, row.key, row.value), now_ms=0)  # type: ignore[arg-type]
+                views.take(Raw(topic, 0, offset, self.began_ms, row.key, row.value), now_ms=0)  # type: ignore[arg-type]
         if not is_live:
             views.begin()
         return views

@@ -346,7 +346,7 @@ EVENTS = {
         Observed().started(5_000, "member_joined", BO, after_ms=1_000),
         f"rebalance: member joined, bo-4b20 at /127.0.0.1; began after {clock(T + 1_000)}, not recorded when",
     ),
-    "rebalance_completed": (Observed().completed(5_000, ANA, BO), "rebalanced plan 4 ms, 2 members"),
+    "rebalance_completed": (Observed().completed(5_000, ANA, BO), "rebalanced (plan 4 ms), 2 members"),
 }  # fmt: skip
 
 
