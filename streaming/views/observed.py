@@ -25,7 +25,7 @@ from streaming.views.advice import (
 from streaming.views.causes import is_further_round
 from streaming.views.flapping import FLAPPING, FLAPPING_MS
 from streaming.views.group import GroupView
-from streaming.views.observed_words import Reason, in_full, listed
+from streaming.views.observed_words import Reason, gap_in_words, in_full, listed
 from streaming.views.rebalances import Rebalance
 from streaming.views.text import duration
 
@@ -57,8 +57,8 @@ def explain_observed(group: GroupView, rebalance: Rebalance, *, is_consumer: boo
         is_consumer: Whether the group has the consumer protocol.
     """
     if rebalance.gap is not None:
-        first, last = rebalance.gap.from_generation, rebalance.gap.to_generation
-        return Explained("history_gap", None, f"Generations {first} to {last} are not in the log any more.", GAP)
+        text = gap_in_words(rebalance.gap)
+        return Explained("history_gap", None, f"{text[0].upper()}{text[1:]}.", GAP)
     reasons = _reasons(group, rebalance, is_consumer=is_consumer)
     if not reasons:
         return _nothing(group, rebalance)

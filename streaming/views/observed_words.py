@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from coordinator.outputs import MemberGone, RebalanceStarted
+from coordinator.outputs import HistoryGap, MemberGone, RebalanceStarted
 from streaming.views.advice import DID, DID_OF_CONSUMERS, Advice
 from streaming.views.rebalances import Rebalance
 from streaming.views.text import brief, clock, counted, duration, escape, is_standard, reason_in_short
@@ -50,6 +50,17 @@ def unplanned_in_words(rebalance: Rebalance) -> list[str]:
     return [f"{counted(rebalance.unplanned_rounds, 'round')} before it ended without a plan."]
 
 
+def gap_in_words(gap: HistoryGap) -> str:
+    """Return the generations that Kafka's log does not have any more, or that the generation fell."""
+    first, last = gap.from_generation + 1, gap.to_generation - 1
+    if first > last:
+        fell = f"the generation fell from {gap.from_generation} to {gap.to_generation}"
+        return f"{fell}: the group was deleted and founded anew, or the log was cut"
+    if first == last:
+        return f"generation {first} is not in the log any more"
+    return f"generations {first} to {last} are not in the log any more"
+
+
 def in_full(reason: Reason) -> str:
     """Return the only reason of a rebalance, as a sentence without its full stop."""
     event, gone = reason.event, reason.gone
@@ -64,6 +75,8 @@ def in_full(reason: Reason) -> str:
         return f"{where} left{_evidence(gone)}"
     if reason.cause == "member_gone":
         return f"{where} left or was expired: Kafka does not record which{facts(gone)}"
+    if reason.cause == "metadata_changed" and not event.member_id:
+        return f"The assignor changed: {reason_in_short(event.reason)}"
     said = "" if is_standard(event.reason) else f": {reason_in_short(event.reason)}"
     return f"{where} {_did(reason)}{said}"
 
@@ -80,6 +93,7 @@ _WHOLE = {
     "protocol_upgraded": "{who} joined with group.protocol=consumer, and the group became one of the new protocol",
     "protocol_downgraded": "The last member of the new protocol is gone, and the group became a classic one",
     "topics_changed": "A subscribed topic has other partitions, was made or deleted",
+    "leader_rejoined": "Partitions are assigned that nobody had before, most likely because a topic has more of them",
 }
 """The sentences about causes that no member has, or that have their own words."""
 
@@ -99,6 +113,8 @@ def _in_short(reason: Reason) -> str:
         return _restarted(reason)
     if reason.cause == "session_expired":
         return _did_not_come_back(reason)
+    if reason.cause == "metadata_changed" and not reason.event.member_id:
+        return "the assignor changed"
     return f"{_name(reason)} is gone" if reason.gone is not None else f"{_name(reason)} {_did(reason)}"
 
 

@@ -280,7 +280,9 @@ def rebalances(events: Iterable[AnyEvent], moving: Moving | None = None) -> list
             case RebalanceStarted():
                 running = running or _begun(told, event)
                 running.started.append(event)
-                running.gap, gap = running.gap or gap, None
+                if gap is not None and gap.at_ms == event.at_ms:
+                    running.gap = gap
+                gap = None
             case HistoryGap():
                 gap = event
             case MemberJoined():

@@ -119,7 +119,8 @@ def explain_with_policies(
     told = explain(group, rebalance, now_ms=now_ms)
     told.held = held_by(group, rebalance)
     told.seats = seat_count(group, group.events[-1].at_ms if until_ms is None else until_ms)
-    spared = spared_by(group, rebalance) if _type_of(group, rebalance) is GroupType.CLASSIC else None
+    is_ours = group.kept_by is None and _type_of(group, rebalance) is GroupType.CLASSIC
+    spared = spared_by(group, rebalance) if is_ours else None
     told.spared_by = spared.policy if spared else None
     sentences = (
         held_in_words(told.held) if told.held else None,

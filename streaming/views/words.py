@@ -55,7 +55,7 @@ from coordinator.outputs import (
     SeatVacated,
 )
 from coordinator.phases import GroupType, Phase
-from streaming.views.observed_words import facts
+from streaming.views.observed_words import facts, gap_in_words
 from streaming.views.rebalance_words import completed, handovers, started
 from streaming.views.text import (
     brief,
@@ -337,7 +337,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     FreezeBroken: _freeze_broken,
     PolicySet: _policy_set,
     ObservationBegan: lambda e: "the history begins here" + (": the group is new" if e.founded else ""),
-    HistoryGap: lambda e: f"generations {e.from_generation} to {e.to_generation} are not in the log any more",
+    HistoryGap: gap_in_words,
     MemberGone: lambda e: f"{brief(e.member_id)} is gone: {_likely(e.likely)}{facts(e)}",
     OffsetsForgotten: lambda e: f"{counted(len(e.partitions), 'offset')} forgotten: {escape(e.why)}",
     Oversized: lambda e: f"{escape(e.what)} of {e.bytes} bytes is too large for a record and was omitted",

@@ -215,8 +215,8 @@ def test_causes_that_are_no_members_act_have_their_sentences(cause: str, who: st
 
 def test_another_assignor_is_named() -> None:
     reason = "range -> cooperative-sticky"
-    answer = explained(next_generation(running().to(4).started(47_000, "metadata_changed", BO, reason=reason)))
-    assert answer.who == "bo-4b20 at /127.0.0.1 joined again with other metadata: range -> cooperative-sticky."
+    answer = explained(next_generation(running().to(4).started(47_000, "metadata_changed", reason=reason)))
+    assert answer.who == "The assignor changed: range -> cooperative-sticky."
 
 
 @pytest.mark.parametrize(("rounds", "told"), [(1, "1 round before"), (2, "2 rounds before")])
@@ -226,12 +226,33 @@ def test_rounds_without_a_plan_are_counted(rounds: int, told: str) -> None:
 
 
 def test_generations_that_the_log_does_not_have_are_named() -> None:
-    observed = running().to(9).gap(47_000, 5, 8).started(47_000, "unknown")
+    observed = running().to(9).gap(47_000, 4, 9).started(47_000, "unknown")
     answer = explained(next_generation(observed))
     assert (answer.cause, answer.who, answer.is_avoidable) == (
         "history_gap", "Generations 5 to 8 are not in the log any more.", None,
     )  # fmt: skip
     assert group_of(observed).known_from_ms == T + 47_000
+
+
+def test_one_generation_that_the_log_does_not_have_is_named() -> None:
+    answer = explained(next_generation(running().to(6).gap(47_000, 4, 6).started(47_000, "unknown")))
+    assert answer.who == "Generation 5 is not in the log any more."
+
+
+def test_a_generation_that_fell_explains_no_later_rebalance() -> None:
+    observed = running().to(2).gap(47_000, 9, 2).started(60_000, "member_joined", DORA).joined(60_000, DORA)
+    assert explained(next_generation(observed, 60_010)).cause == "member_joined"
+    (event,) = Observed().gap(1, 9, 2).events
+    assert to_line(event, 1).text == (
+        "the generation fell from 9 to 2: the group was deleted and founded anew, or the log was cut"
+    )
+
+
+def test_more_partitions_are_an_inference() -> None:
+    answer = explained(next_generation(running().to(4).started(47_000, "leader_rejoined")))
+    assert answer.who == (
+        "Partitions are assigned that nobody had before, most likely because a topic has more of them."
+    )
 
 
 # -- flapping ----------------------------------------------------------------------------------------------------------
@@ -340,7 +361,7 @@ EVENTS = {
         Observed().gone(9_000, CY, 8_000, "left"),
         "cy-477b is gone: it left, most likely. Its last commit was 1.0 s before, its session is 6.0 s",
     ),
-    "history_gap": (Observed().gap(9_000, 5, 8), "generations 5 to 8 are not in the log any more"),
+    "history_gap": (Observed().gap(9_000, 4, 9), "generations 5 to 8 are not in the log any more"),
     "offsets_forgotten": (Observed().forgotten(1, "expired or deleted"), "1 offset forgotten: expired or deleted"),
     "rebalance_started": (
         Observed().started(5_000, "member_joined", BO, after_ms=1_000),
