@@ -15,6 +15,7 @@ from streaming.cli.access import app as access
 from streaming.cli.export import export
 from streaming.cli.groups import app as groups
 from streaming.cli.groups import watch
+from streaming.cli.offsets import app as offsets
 from streaming.cli.options import (
     BootstrapServers,
     Checkpoint,
@@ -44,6 +45,7 @@ app = typer.Typer(
 
 app.add_typer(access)
 app.add_typer(groups)
+app.add_typer(offsets)
 app.add_typer(policy)
 app.command()(export)
 
