@@ -12,7 +12,7 @@ from streaming.errors import Exit, NotFound, UserError
 from streaming.logs import tell
 from streaming.moments import unix_ms
 from streaming.views import GroupView, Views, answers
-from streaming.views.causes import cause_of
+from streaming.views.causes import cause_of, is_further_round
 from streaming.views.owners import Span, spans_of_owners
 from streaming.views.policy_advice import count_in_words, seat_count
 from streaming.views.rebalance_words import began_after, phases
@@ -83,10 +83,13 @@ def _rebalance(row: RebalanceRow, completed: RebalanceCompleted | None) -> str:
         cause += f", {brief(first.member_id)} at {escape(first.client_host) or '?'}"
     if first is not None and first.reason:
         cause += in_quotes(first.reason)
-    more = [plain(cause_of(each)) for each in row.started[1:]]
+    more = [plain(cause_of(each)) for each in row.started[1:] if not is_further_round(each)]
+    rounds = [plain(cause_of(each)) for each in row.started[1:] if is_further_round(each)]
     parts = [cause]
     if more:
         parts.append(f"{'also' if is_inferred else 'then'} {', '.join(more)}")
+    if rounds:
+        parts.append(f"then {', '.join(rounds)}")
     if row.held_ms is not None:
         parts.append(f"held for {duration(row.held_ms)}")
     parts += _inferred(row, completed) if is_inferred else [_took(row, completed)]

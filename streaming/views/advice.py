@@ -232,6 +232,22 @@ def advice_for(cause: str, kind: GroupKind, *, is_consumer: bool) -> Advice:
     return table.get(cause) or OF_CONSUMERS.get(cause, UNKNOWN)
 
 
+_OF_BROKERS = {
+    "the coordinator's group_initial_rebalance_delay_ms": "group.initial.rebalance.delay.ms of the brokers",
+    "group_consumer_assignment_interval_ms of the coordinator": "group.consumer.assignment.interval.ms of the brokers",
+    "group_consumer_session_timeout_ms of the coordinator": "group.consumer.session.timeout.ms of the brokers",
+}
+"""The settings of this coordinator, and those of Kafka's brokers for the groups that they keep."""
+
+
+def for_brokers(advice: Advice) -> Advice:
+    """Return an assessment with the settings of Kafka's brokers instead of those of this coordinator."""
+    text = advice.text
+    for ours, theirs in _OF_BROKERS.items():
+        text = text.replace(ours, theirs)
+    return advice._replace(text=text)
+
+
 def did_by(kind: GroupKind, *, is_consumer: bool) -> Mapping[str, str]:
     """Return the texts about what a member of a group did to cause a rebalance."""
     if is_consumer:

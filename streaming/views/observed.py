@@ -21,6 +21,7 @@ from streaming.views.advice import (
     STATIC_GONE,
     UNKNOWN,
     Advice,
+    for_brokers,
 )
 from streaming.views.causes import is_further_round
 from streaming.views.flapping import FLAPPING, FLAPPING_MS
@@ -64,7 +65,7 @@ def explain_observed(group: GroupView, rebalance: Rebalance, *, is_consumer: boo
         return _nothing(group, rebalance)
     chosen = next((each for each in reasons if each.advice.is_avoidable), reasons[0])
     who = in_full(chosen) if len(reasons) == 1 else listed(reasons)
-    return Explained(chosen.cause, chosen.event, f"{who}{_often(group, chosen)}.", chosen.advice)
+    return Explained(chosen.cause, chosen.event, f"{who}{_often(group, chosen)}.", for_brokers(chosen.advice))
 
 
 def _reasons(group: GroupView, rebalance: Rebalance, *, is_consumer: bool) -> list[Reason]:

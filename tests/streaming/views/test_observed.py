@@ -1,8 +1,11 @@
 """What is said about groups that Kafka's own coordinator keeps: nothing that Kafka does not record is invented."""
 
+import re
+
 import pytest
 
 from streaming.views import GroupView, answers
+from streaming.views.advice import ADVICE, OF_CONSUMERS, Advice, for_brokers
 from streaming.views.observed import FLAPPING, UNCHANGED_MS
 from streaming.views.observed_words import REASONS_TOLD
 from streaming.views.text import clock
@@ -140,6 +143,24 @@ def test_a_member_that_joined_is_named() -> None:
     observed = running().to(4).started(47_000, "member_joined", DORA).joined(47_000, DORA)
     answer = explained(next_generation(observed))
     assert (answer.who, answer.is_avoidable) == ("dora-11aa at /127.0.0.1 joined.", False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting"),
+    [("classic", "group.initial.rebalance.delay.ms"), ("consumer", "group.consumer.assignment.interval.ms")],
+)
+def test_advice_names_the_settings_of_the_brokers(kind: str, setting: str) -> None:
+    """This coordinator's own settings have no effect on the groups of Kafka's."""
+    observed = Observed(kind=kind).begins().to(1).record(0, {ANA: [0]})
+    observed.to(2).started(1_000, "member_joined", BO, is_inferred=kind == "classic").joined(1_000, BO)
+    advice = explained(observed.completed(1_010, ANA, BO)).advice
+    assert f"{setting} of the brokers" in advice
+    assert "coordinator" not in advice
+
+
+@pytest.mark.parametrize("advice", [*ADVICE.values(), *OF_CONSUMERS.values()])
+def test_no_advice_for_groups_of_kafka_names_a_setting_of_this_coordinator(advice: Advice) -> None:
+    assert not re.search(r"group_[a-z_]+_ms", for_brokers(advice).text)
 
 
 def test_the_order_of_several_changes_is_not_recorded() -> None:
