@@ -98,7 +98,7 @@ const Why = ({ why, flapping }) => html`<section class="why" aria-label="Why it 
   ${why ? html`<p>${sentences(why)}</p>` : html`<p>It has not, as far as its history goes back.</p>`}
   ${flapping.length > 0 && html`<p class="behind"><b>Behind rebalances of the last hour:</b> ${flapping.slice(0, 4).map(
     (f, index) => html`${index > 0 && "; "}${shown(f.client_id, 40)} at ${shown(f.client_host, 40)}: ${
-      [many(f.rebalances, "rebalance"), f.dropped && `dropped ${f.dropped}×`, f.fenced && `fenced ${f.fenced}×`].filter(Boolean).join(", ")}`,
+      [many(f.rebalances, "rebalance"), f.dropped && `dropped ${f.dropped}×`, f.fenced && `replaced ${f.fenced}×`].filter(Boolean).join(", ")}`,
   )}${flapping.length > 4 && `; and ${flapping.length - 4} more`}</p>`}
 </section>`;
 
@@ -285,7 +285,7 @@ export class Group extends Component {
         return html`
           <${Table} key="commits" caption="Commits" columns=${this.columns.commits} rows=${detail.offsets.filter((o) => o.committed_offset != null)}
             keyOf=${placeOf} by="Topic" stamp=${(o) => ago(o.commit_timestamp_ms, nowMs)} empty="Nothing is committed." />
-          <h2>Refused, fenced, dropped, expired${told?.known_from_ms > 0 && html` <span class="note">since <${Time} at=${told.known_from_ms} /></span>`}</h2>
+          <h2>Refused, replaced, dropped, expired${told?.known_from_ms > 0 && html` <span class="note">since <${Time} at=${told.known_from_ms} /></span>`}</h2>
           <${Table} key="refusals" caption="Refusals" columns=${EVENTS} rows=${this.refusals(told)} keyOf=${keyOf}
             by="Time" isDown empty="Nothing was, as far as its history goes back." />`;
       default:

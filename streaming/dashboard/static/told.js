@@ -11,8 +11,11 @@ export const Verdict = ({ why }) => html`
 
 export const sentences = (why) => [why.what, why.who, ...why.details, ...why.policies, why.advice].join(" ");
 
+// A static member that restarts fences its old process, which is no fault.
+const NAMES = { member_fenced: "member_replaced" };
+
 export const EVENTS = [
   { label: "Time", by: (e) => e.version, isDownFirst: true, kind: "when", cell: (e) => html`<${Time} at=${e.at_ms} withMs />` },
-  { label: "Event", by: (e) => e.event, cell: (e) => causeInWords(e.event) },
+  { label: "Event", by: (e) => e.event, cell: (e) => causeInWords(NAMES[e.event] ?? e.event) },
   { label: "What happened", kind: "wide", cell: (e) => e.text },
 ];
