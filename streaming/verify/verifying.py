@@ -77,7 +77,7 @@ def _verify_observed(
 
     It takes no requests, so there are neither requests nor replies to compare the records with.
     """
-    report, progress = Report(), Progress.in_words(tell)
+    report, progress = Report(is_observed=True), Progress.in_words(tell)
     with (
         _Topic(settings, settings.events_topic, progress, None) as events,
         _Topic(settings, settings.groups_topic, progress, None) as published,
