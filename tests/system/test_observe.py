@@ -6,33 +6,14 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.observe.observer import Observer
-from streaming.observe.source import have_source_made
 from tests.system.kafka_groups import KafkaGroup, kafka_group
 from tests.system.reading import Published, Reader
 from tests.system.waiting import HANG_S, wait_until
 
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 MODERN = {"group.protocol": "consumer"}
-
-
-@pytest.fixture(scope="module")
-def observer(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observer]:
-    """The real observer on the shared broker."""
-    settings = Settings.load(
-        bootstrap_servers=broker.bootstrap_servers,
-        replication_factor=1,
-        request_partitions=4,
-        observe_checkpoint=str(tmp_path_factory.mktemp("observe")),
-        observe_every_ms=100,
-    )
-    have_source_made(settings)
-    observer = Observer(settings.observing())
-    observer.start()
-    yield observer
-    observer.stop()
 
 
 class Seen:
@@ -205,10 +186,8 @@ def test_upgrade_and_downgrade_are_no_end_of_the_group(group: KafkaGroup, seen: 
 def test_offsets_of_a_simple_group_are_forgotten_with_their_topic(group: KafkaGroup, seen: Seen) -> None:
     """Walkthrough 11: offsets without a committing member; a deleted topic; a deleted group."""
     offsets = [TopicPartition(group.topic, partition, 17) for partition in (0, 1)]
-    (future,) = group.admin.alter_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group.group_id, offsets)]
-    ).values()
-    future.result(HANG_S)
+    by_hand = ConsumerGroupTopicPartitions(group.group_id, offsets)
+    group.admin.alter_consumer_group_offsets([by_hand])[group.group_id].result(HANG_S)
     wait_until(lambda: len(seen.all().offsets) == 2)
     (value,) = {value for each in seen.all().offsets for value in each.values()}
     assert value == 17
