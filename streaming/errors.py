@@ -53,6 +53,10 @@
     ├── ExportFailed        The files cannot be written
     │ streaming.kafka.reader
     ├── TopicUnread         A topic could not be read to its end within the allowed time
+    │ streaming.observe.observer
+    ├── NothingRead         Spark's source does not return the records of the internal topic
+    │ streaming.observe.source
+    ├── SourceLost          Records of the source may be missing, so that the checkpoint must not be used
     │ streaming.query.coordinator
     ├── ConnectorMissing    Spark's Kafka connector is missing
     ├── QueryFailed         The query ended by itself; the text names the cause

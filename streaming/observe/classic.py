@@ -150,19 +150,12 @@ def _planned(
     if is_gap:
         _gap(publisher, before, group, at_ms, holes=True)
     found = difference(before.members, group.members)
-    owns = owners_by_assignments(group, group.members)
-    _replaced(publisher, group, found, ended_ms)
-    for member in found.gone:
-        fields = gone_fields(member, max(group.now_ms, ended_ms), before.recorded_ms)
-        if is_gap:
-            fields["likely"] = None
-        publisher.member_event(MemberGone, group, member, ended_ms, generation=before.generation, **fields)
-    for member in found.joined:
-        publisher.member_event(MemberJoined, group, member, ended_ms, generation=before.generation, reason=None)
+    _change_members(publisher, before, group, found, ended_ms, is_gap=is_gap)
     if not group.members:
         publisher.event(GroupEmptied, group, ended_ms)
         group.released = []
         return
+    owns = owners_by_assignments(group, group.members)
     causes = [because(ObservedCause.UNKNOWN)] if is_gap else reasons(before, group, found, owned, owns)
     if group.waiting:
         known = [cause for cause in causes if cause.cause != ObservedCause.UNKNOWN.value]
@@ -177,13 +170,32 @@ def _planned(
         not_before_ms=None if is_gap else _earliest_ms(before),
         unplanned_rounds=unplanned if unplanned and not is_gap else UNSET,
     )
+    _complete(publisher, before, group, at_ms, None if joined_ms == UNKNOWN_MS else max(0, at_ms - joined_ms))
+    publisher.handovers(group, owned, owns, at_ms)
+    group.released = released(owned, owns)
+
+
+def _change_members(
+    publisher: Publisher, before: Group, group: Group, found: Difference, ended_ms: int, *, is_gap: bool
+) -> None:
+    _replaced(publisher, group, found, ended_ms)
+    for member in found.gone:
+        fields = gone_fields(member, max(group.now_ms, ended_ms), before.recorded_ms)
+        if is_gap:
+            fields["likely"] = None
+        publisher.member_event(MemberGone, group, member, ended_ms, generation=before.generation, **fields)
+    for member in found.joined:
+        publisher.member_event(MemberJoined, group, member, ended_ms, generation=before.generation, reason=None)
+
+
+def _complete(publisher: Publisher, before: Group, group: Group, at_ms: int, syncs_ms: int | None) -> None:
     publisher.event(
         RebalanceCompleted,
         group,
         at_ms,
         duration_ms=None,
         joins_ms=None,
-        syncs_ms=None if joined_ms == UNKNOWN_MS else max(0, at_ms - joined_ms),
+        syncs_ms=syncs_ms,
         protocol_name=group.protocol_name,
         leader=group.leader,
         members_before=tuple(before.members),
@@ -191,8 +203,6 @@ def _planned(
         joined=tuple(id_ for id_ in group.members if id_ not in before.members),
         gone=tuple(id_ for id_ in before.members if id_ not in group.members),
     )
-    publisher.handovers(group, owned, owns, at_ms)
-    group.released = released(owned, owns)
 
 
 def _earliest_ms(before: Group) -> int:

@@ -79,11 +79,40 @@ def open_own_session(
 
 def build(spark: SparkSession, settings: Settings, found: Source, starts: list[Start]) -> DataFrame:
     """Build the query: from the source topic and the names of topic ids to records for the output topics."""
+    is_name = F.col("topic") == settings.topics_topic
+    shard = F.get_json_object(F.col("value").cast("string"), "$.shard").cast("int")
+    keys = F.array(*map(F.lit, even_keys(spark, found.partitions, settings.shuffle_partitions)))
+    numbered = _records(spark, settings, found).select(
+        F.when(is_name, shard).otherwise(F.col("partition")).alias("number"),
+        is_name.alias("is_name"),
+        "offset",
+        F.unix_millis("timestamp").alias("at_ms"),
+        "key",
+        "value",
+    )
+    assert tuple(numbered.columns) == INPUT_COLUMNS, "the operator reads other columns"
+    operator = ObserveOperator(
+        topics=OutputTopics("", settings.groups_topic, settings.events_topic, ""),
+        partitions=settings.request_partitions,
+        starts=starts,
+        synced=local_folder(checkpoint.query_folder(settings)) if settings.checkpoint_synced else None,
+    )
+    translated = (
+        numbered.where(F.col("number").between(0, found.partitions - 1))
+        .withColumn("shard", keys[F.col("number")])
+        .coalesce(settings.shuffle_partitions)
+        .groupBy("shard")
+        .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", "NoTimeout")
+    )
+    return unpacked(observed(translated).where("topic is not null"))
+
+
+def _records(spark: SparkSession, settings: Settings, found: Source) -> DataFrame:
     assigned = {
         SOURCE_TOPIC: list(range(found.partitions)),
         settings.topics_topic: list(range(settings.request_partitions)),
     }
-    records = (
+    return (
         spark.readStream.format("kafka")
         .options(**settings.kafka_source_options())
         .option("assign", msgspec.json.encode(assigned).decode())
@@ -95,31 +124,6 @@ def build(spark: SparkSession, settings: Settings, found: Source, starts: list[S
         .option("kafka.fetch.max.wait.ms", "10")
         .load()
     )
-    is_name = F.col("topic") == settings.topics_topic
-    shard = F.get_json_object(F.col("value").cast("string"), "$.shard").cast("int")
-    keys = F.array(*map(F.lit, even_keys(spark, found.partitions, settings.shuffle_partitions)))
-    numbered = records.select(
-        F.when(is_name, shard).otherwise(F.col("partition")).alias("number"),
-        is_name.alias("is_name"),
-        "offset",
-        F.unix_millis("timestamp").alias("at_ms"),
-        "key",
-        "value",
-    ).where(F.col("number").between(0, found.partitions - 1))
-    keyed = numbered.withColumn("shard", keys[F.col("number")])
-    assert tuple(numbered.columns) == INPUT_COLUMNS, "the operator reads other columns"
-    operator = ObserveOperator(
-        topics=OutputTopics("", settings.groups_topic, settings.events_topic, ""),
-        partitions=settings.request_partitions,
-        starts=starts,
-        synced=local_folder(checkpoint.query_folder(settings)) if settings.checkpoint_synced else None,
-    )
-    translated = (
-        keyed.coalesce(settings.shuffle_partitions)
-        .groupBy("shard")
-        .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", "NoTimeout")
-    )
-    return unpacked(observed(translated).where("topic is not null"))
 
 
 class Observer:
