@@ -14,6 +14,7 @@
     ├── NoAnswer            The request is in the log, and the coordinator sent no response in time (a TimeoutError)
     ├── NotFound            The group, member or partition does not exist
     ├── RequestRefused      The coordinator's response to a request has an error
+    ├── KeptByKafka         Kafka's own coordinator keeps the group, so that a command cannot change it
     ├── BadReset            The options of a reset of offsets contradict each other, or one is missing
     ├── NoCheckpoint        The checkpoint does not exist, or holds no finished batch
     ├── CheckpointMismatch  The checkpoint belongs to another query or to other settings
@@ -172,7 +173,7 @@ class RequestRefused(UserError):
 
 
 class KeptByKafka(UserError):
-    """A change of a group that Kafka's own coordinator keeps; `coordinator observe` only reads."""
+    """Kafka's own coordinator keeps the group, so that a command cannot change it."""
 
     @classmethod
     def group(cls, group_id: str) -> Self:
