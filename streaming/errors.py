@@ -56,6 +56,7 @@
     ├── TopicUnread         A topic could not be read to its end within the allowed time
     │ streaming.observe.observer
     ├── NothingRead         Spark's source does not return the records of the internal topic
+    ├── ObserverFailed      The observer's query ended by itself; the text names the cause
     │ streaming.observe.source
     ├── SourceLost          Records of the source may be missing, so that the checkpoint must not be used
     │ streaming.query.coordinator

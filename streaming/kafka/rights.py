@@ -74,6 +74,8 @@ RIGHTS: Mapping[Role, Mapping[str, Operations]] = {
 SOURCE_TOPIC = "__consumer_offsets"
 """The topic in which Kafka's own coordinator keeps its groups."""
 
+PROVIDERS = " docs/observe.md lists the providers that do not allow it."
+
 TO_OBSERVE: Operations = (READ,)
 """The further rights of the observer on `SOURCE_TOPIC`."""
 
@@ -151,6 +153,7 @@ def see_rights(settings: Settings, role: Role) -> None:
         raise RightMissing(
             f"The {role}'s user lacks rights at the brokers ({', '.join(missing)}): "
             f"`coordinator acls {role} --principal User:NAME` prints the commands that grant them."
+            f"{PROVIDERS if role is Role.OBSERVER else ''}"
         )
 
 

@@ -36,7 +36,6 @@ from streaming.query.coordinator import (
     BATCH_WAIT_S,
     SPARK_CONFIG,
     STATE_STORES,
-    QueryFailed,
     even_keys,
     open_session,
     unpacked,
@@ -62,6 +61,10 @@ class NothingRead(UserError):
     """Spark's source does not return the records of the internal topic."""
 
     exit_code = Exit.NEEDS_A_PERSON
+
+
+class ObserverFailed(UserError):
+    """The observer's query ended by itself; the text names the cause."""
 
 
 def open_own_session(
@@ -134,7 +137,7 @@ class Observer:
         report: A callback for plain sentences about the progress of the start.
         java_options: The same argument as that of `open_session`.
 
-    `start` raises any `UserError`; `wait` raises `QueryFailed`.
+    `start` raises any `UserError`; `wait` raises `ObserverFailed`.
     """
 
     def __init__(
@@ -147,7 +150,7 @@ class Observer:
         self._java_options = java_options
         self._query: StreamingQuery | None = None
         self._active_s: float | None = None
-        self._naming = Naming.of(settings, self.observed)
+        self._naming: Naming | None = None
         self._mark = Mark()
         self._stopping = threading.Event()
 
@@ -184,6 +187,7 @@ class Observer:
                 .trigger(processingTime=f"{settings.observe_every_ms} milliseconds")
                 .start()
             )
+        self._naming = Naming.of(settings, self.observed)
         self._naming.start()
         self.watch = SourceWatch.of(settings, found, self.observed)
         self.watch.start()
@@ -213,7 +217,7 @@ class Observer:
         """Wait until the query is stopped.
 
         Raises:
-            QueryFailed: The query ended by itself.
+            ObserverFailed: The query ended by itself.
         """
         query = self._query
         while query is not None and query.isActive and not self._stopping.is_set():
@@ -242,7 +246,8 @@ class Observer:
     def stop(self) -> None:
         """Stop the query between two batches, so that the next start repeats nothing."""
         self._stopping.set()
-        self._naming.close()
+        if self._naming is not None:
+            self._naming.close()
         if self.watch is not None:
             self.watch.close()
         query = self._query
@@ -257,4 +262,4 @@ class Observer:
         error = query.exception()
         if isinstance(error, StreamingQueryException):
             log.debug("the query's failure in full", exc_info=error)
-            raise because(str(error), self.settings, QueryFailed, CAUSES) from error
+            raise because(str(error), self.settings, ObserverFailed, CAUSES) from error

@@ -39,6 +39,8 @@ REJECTED_MAX = 32
 UNNAMED_TOLD_MAX = 100
 """The topic ids whose names one batch of a partition asks for."""
 
+_OFFSETS = str(Kind.OFFSET.value)
+
 UNREADABLE, REPLAYED = "unreadable", "replayed"
 """The counts of records that are not known by their type."""
 
@@ -86,7 +88,7 @@ class Partition:
         self._untold: dict[str, dict[Place, int]] = {}
         self._run: list[Row] = []
         self._steps: list[tuple[int, int, Entry | Forgotten]] = []
-        self._rejected = 0
+        self._rejected = self._commits = 0
 
     @property
     def outputs(self) -> list[Output]:
@@ -127,6 +129,8 @@ class Partition:
             self.stored.held = self._run
         else:
             self._judge()
+        if self._commits:
+            self.counts[_OFFSETS] += self._commits
         self._close()
 
     # -- runs ----------------------------------------------------------------------------------------------------------
@@ -135,13 +139,15 @@ class Partition:
         """Add a record to the run, or begin another one."""
         offset, at_ms, _, _ = row
         decoded = self._decode(row)
+        if type(decoded) is Commit:  # nearly all are
+            if self._steps:
+                self._judge()
+            self._commit(decoded, offset, at_ms)
+            return
         if decoded is None:
             self._judge()
             return
-        if isinstance(decoded, Commit):
-            self._judge()
-            self._commit(decoded, offset, at_ms)
-            return
+        assert not isinstance(decoded, Commit)
         if self._steps:
             last_offset, last_ms, last = self._steps[-1]
             if (last_offset + 1, last_ms, last.group) != (offset, at_ms, decoded.group):
@@ -157,6 +163,9 @@ class Partition:
             self.counts[UNREADABLE] += 1
             self._reject(offset, at_ms, str(error))
             return None
+        if type(decoded) is Commit:
+            self._commits += 1
+            return decoded
         self.counts[_type_of(decoded)] += 1
         return None if isinstance(decoded, Foreign) else decoded
 
@@ -368,7 +377,7 @@ def _is_end(steps: Sequence[Step]) -> bool:
 def _type_of(decoded: Decoded) -> str:
     match decoded:
         case Commit() | Forgotten():
-            return str(Kind.OFFSET.value)
+            return _OFFSETS
         case Entry(kind):
             return str(kind.value)
         case Foreign(number):

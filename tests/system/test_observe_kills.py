@@ -2,9 +2,12 @@
 
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,16 +28,17 @@ from tests.system.waiting import HANG_S, wait_until
 KILLS = 2
 
 
-def start_observer(broker: Broker, folder: Path, prefix: str, number: int) -> Service:
+def start_observer(bootstrap_servers: str, folder: Path, prefix: str, number: int, **settings: Any) -> Service:
     """Start `coordinator observe`. All processes of one folder and prefix have the same checkpoint."""
     ready_file, log_file = folder / f"{prefix}-ready-{number}", folder / f"{prefix}-log-{number}"
     wanted: dict[str, Any] = {
-        "bootstrap_servers": broker.bootstrap_servers,
+        "bootstrap_servers": bootstrap_servers,
         "replication_factor": 1,
         "request_partitions": 4,
         "observe_prefix": prefix,
         "observe_checkpoint": str(folder / prefix),
         "observe_every_ms": 100,
+        **settings,
     }
     environment = {f"COORDINATOR_{name.upper()}": str(value) for name, value in wanted.items()}
     with log_file.open("wb") as log:
@@ -51,6 +55,22 @@ def start_observer(broker: Broker, folder: Path, prefix: str, number: int) -> Se
 def group(broker: Broker) -> Iterator[KafkaGroup]:
     with kafka_group(broker.bootstrap_servers, "killed-under-load") as group:
         yield group
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def check_health(port: int) -> None:
+    """Check that the process is ready, and that its metrics count what it has read."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=HANG_S) as answer:
+        assert json.load(answer)["well"] is True
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=HANG_S) as answer:
+        found = answer.read().decode()
+    assert re.search(r'^groupcoord_observe_records_total\{type="1"\} [1-9]', found, re.MULTILINE)
+    assert re.search(r"^groupcoord_observe_unreadable_total 0\.0$", found, re.MULTILINE)
 
 
 class Load:
@@ -118,7 +138,8 @@ def test_killed_observer_writes_what_an_undisturbed_one_writes(
     broker: Broker, observer: Observer, group: KafkaGroup, tmp_path: Path
 ) -> None:
     """Walkthrough 12: no gap and no other repeat; an aborted commit is never seen; SIGTERM repeats nothing."""
-    killed = start_observer(broker, tmp_path, "killed", 0)
+    port = free_port()
+    killed = start_observer(broker.bootstrap_servers, tmp_path, "killed", 0, health_port=port)
     killed.await_ready()
     load = Load(group)
     members = [group.join("ana").await_owned(0, 1, 2, 3)]
@@ -127,7 +148,7 @@ def test_killed_observer_writes_what_an_undisturbed_one_writes(
         killed.kill()
         members.append(group.join(f"m{number}"))
         wait_until(lambda: all(member.owned for member in members), account=lambda: [m.owned for m in members])
-        killed = start_observer(broker, tmp_path, "killed", number)
+        killed = start_observer(broker.bootstrap_servers, tmp_path, "killed", number, health_port=port)
         killed.await_ready()
         members.pop(0).close()
     for member in members:
@@ -150,4 +171,5 @@ def test_killed_observer_writes_what_an_undisturbed_one_writes(
     assert offsets == {(group.topic, 1): 7}
     in_transactions = Reader(killed.settings, "in-transactions").everything().offsets
     assert [offset for each in in_transactions for offset in each.values()] == [7]
+    check_health(port)
     assert killed.stop() == 0, killed.log

@@ -41,7 +41,8 @@ AWAY_MS = 1_003_000
 def _without_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the answers of brokers, which Kafka's tool asks for offsets and for their addresses."""
     monkeypatch.setattr(kafka_describing, "ends_of", lambda settings, groups: {("T", 0): 50})
-    monkeypatch.setattr(kafka_describing, "_leaders", lambda settings: {0: "127.0.0.1:9092  (1)"})
+    coordinator = "127.0.0.1:9092  (1)"
+    monkeypatch.setattr(kafka_describing, "_coordinators", lambda _, groups: {g.group_id: coordinator for g in groups})
 
 
 @pytest.fixture(autouse=True)
