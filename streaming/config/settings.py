@@ -173,14 +173,6 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
             raise ValueError("group_consumer_heartbeat_interval_ms is not below group_consumer_session_timeout_ms")
         return self
 
-    @model_validator(mode="after")
-    def _observer_has_topics_of_its_own(self) -> Self:
-        if self.observe_prefix == self.topic_prefix:
-            raise ValueError("observe_prefix is topic_prefix: the observer needs topics of its own")
-        if self.observe_checkpoint == self.checkpoint:
-            raise ValueError("observe_checkpoint is checkpoint: the observer needs a folder of its own")
-        return self
-
     @classmethod
     def settings_customise_sources(
         cls,
@@ -243,7 +235,15 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
         return f"{self.topic_prefix}.topics"
 
     def observing(self) -> "Settings":
-        """Return the settings of the observer: its own topics and its own checkpoint."""
+        """Return the settings of the observer: its own topics and its own checkpoint.
+
+        Raises:
+            BadSettings: They are the coordinator's. (Commands that show an observer's groups have its prefix as theirs.)
+        """
+        if self.observe_prefix == self.topic_prefix:
+            raise BadSettings("observe_prefix is topic_prefix: the observer needs topics of its own.")
+        if self.observe_checkpoint == self.checkpoint:
+            raise BadSettings("observe_checkpoint is checkpoint: the observer needs a folder of its own.")
         return self.model_copy(update={"topic_prefix": self.observe_prefix, "checkpoint": self.observe_checkpoint})
 
     @property
