@@ -238,7 +238,7 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
         """Return the settings of the observer: its own topics and its own checkpoint.
 
         Raises:
-            BadSettings: They are the coordinator's. (Commands that show an observer's groups have its prefix as theirs.)
+            BadSettings: They are the coordinator's. Commands that show an observer's groups may have its prefix.
         """
         if self.observe_prefix == self.topic_prefix:
             raise BadSettings("observe_prefix is topic_prefix: the observer needs topics of its own.")
