@@ -105,7 +105,7 @@ def _install(group: Group, offset: int, at_ms: int, value: dict[str, Any]) -> No
         )
     since_ms = value["since_ms"] if not members and value["since_ms"] != UNKNOWN_MS else at_ms
     if group.type != CLASSIC or generation != group.generation:
-        group.since_ms = since_ms if group.type == "" else max(group.now_ms, since_ms)
+        group.since_ms = max(group.now_ms, since_ms)
     if group.type == CONSUMER:
         group.patterns, group.change, group.waiting, group.assignment_epoch = {}, None, [], 0
         group.is_settling = False

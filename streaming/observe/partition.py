@@ -283,8 +283,8 @@ class Partition:
         self.publisher.event(GroupDeleted, group, at_ms, why=why)
         self.publisher.tombstone(group, None, at_ms)
         self._pending.pop(group.group_id, None)
-        self.stored.groups.pop(group.group_id, None)
-        self._open[group.group_id] = Group(group.group_id)
+        self.stored.note_end(group.group_id, group.now_ms)
+        self._open[group.group_id] = self._new(group.group_id)
 
     # -- commits -------------------------------------------------------------------------------------------------------
 
@@ -320,8 +320,14 @@ class Partition:
         group = self._open.get(group_id)
         if group is None:
             stored = self.stored.groups.get(group_id)
-            group = self._open[group_id] = Group(group_id) if stored is None else state.unpack_group(stored[1])
+            group = self._new(group_id) if stored is None else state.unpack_group(stored[1])
+            self._open[group_id] = group
         return group
+
+    def _new(self, group_id: str) -> Group:
+        """Return a group without records. Its times are later than those of a deleted group with this id."""
+        ended_ms = self.stored.ended.get(group_id)
+        return Group(group_id, now_ms=0 if ended_ms is None else ended_ms + 1)
 
     def _close(self) -> None:
         """Publish the pending commits, and store the groups that were used."""

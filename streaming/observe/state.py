@@ -3,7 +3,8 @@
     1 byte      version of the bytes that follow
     4 bytes     CRC-32 of the version and of all the rest, big-endian
     the rest    MessagePack: [next offset, offset after the last hole, {topic id: name}, [ids without a name],
-                              {group id: [number of members, group]}, [records of a run that is not complete]]
+                              {group id: [number of members, group]}, [records of a run that is not complete],
+                              {id of a deleted group: its last time}]
 
 A group is a byte string inside the state, deflated if it is long. So a group without new records is copied and never
 decoded. Committed offsets are not in the state.
@@ -27,6 +28,10 @@ DEFLATED_FROM_BYTES = 256
 
 REASONS_MAX = 32
 """The reasons of one rebalance that events name. A group of a thousand members is founded by a thousand joins."""
+
+ENDED_MAX = 1_000
+"""Deleted groups of a partition whose last time is kept. Beyond it the oldest one is dropped: a group that is founded
+again within the same millisecond, or by a broker whose clock is behind, comes soon after its end."""
 
 AWAY_EPOCH = -2
 """The member epoch of a static member that left for a while."""
@@ -152,6 +157,15 @@ class Stored(Struct, array_like=True):
     unnamed: list[str] = field(default_factory=list)
     groups: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     held: list[Row] = field(default_factory=list)
+    ended: dict[str, int] = field(default_factory=dict)
+
+    def note_end(self, group_id: str, at_ms: int) -> None:
+        """Keep the time at which a group ended. A new group with its id has to be later."""
+        self.groups.pop(group_id, None)
+        self.ended.pop(group_id, None)
+        self.ended[group_id] = at_ms
+        if len(self.ended) > ENDED_MAX:
+            del self.ended[next(iter(self.ended))]
 
 
 _FRAME = Frame(">BI")

@@ -380,6 +380,16 @@ def test_group_that_is_founded_again_has_versions_from_1() -> None:
     assert [record.version for record in groups(log.outputs)] == [2, 2]
 
 
+@pytest.mark.parametrize("at_ms", [1_500, 2_000])
+def test_group_that_is_founded_again_is_later_than_the_deleted_one(at_ms: int) -> None:
+    """Readers tell the two by their times. The clock of another broker may be behind."""
+    log = Log().append(1_000, founded("g", 990)).append(2_000, gone(Kind.CLASSIC_GROUP, "g"))
+    log.read()
+    log.append(at_ms, founded("g", at_ms - 10))
+    assert [each.at_ms for each in events(log.read())] == [2_001]
+    assert groups(log.outputs)[-1].since_ms == 2_001
+
+
 def test_deleted_group_stays_deleted() -> None:
     """Further tombstones of a group that was deleted say nothing, in the same batch and in the next one."""
     log = Log().append(1_000, founded("g", 990))

@@ -12,7 +12,7 @@ from coordinator.errors import CorruptState
 from coordinator.outputs import AssignmentChanged, ObservationBegan, Published, Rejected
 from streaming.observe.partition import REJECTED_MAX, Partition, Span
 from streaming.observe.schemas import Kind
-from streaming.observe.state import DEFLATED_FROM_BYTES, Row, from_bytes, unpack_group
+from streaming.observe.state import DEFLATED_FROM_BYTES, ENDED_MAX, Row, Stored, from_bytes, unpack_group
 from tests.streaming.observe.log import HELD, Log, events, groups, offsets, told, translated, without_versions
 from tests.streaming.observe.test_consumers import NAMED, classic_of_two, founding, of_one, upgrade
 from tests.streaming.observe.writing import (
@@ -110,7 +110,7 @@ def test_times_of_a_group_never_decrease(seed: int) -> None:
     times: dict[str, int] = {}
     for each in events(translated(random_log(seed))):
         if each.group_id is not None:
-            assert each.at_ms >= times.get(each.group_id, 0)
+            assert each.at_ms >= times.get(each.group_id, 0) + (each.version == 1)
             times[each.group_id] = each.at_ms
 
 
@@ -300,6 +300,14 @@ def test_state_that_was_changed_is_refused() -> None:
             Partition(7, bytes(changed))
     with pytest.raises(CorruptState, match="too short"):
         Partition(7, b"\1\2")
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_times_of_deleted_groups_are_bounded(extra: int) -> None:
+    stored = Stored()
+    for n in range(ENDED_MAX + extra):
+        stored.note_end(f"g{n}", n)
+    assert (len(stored.ended), "g0" in stored.ended) == (ENDED_MAX, not extra)
 
 
 def test_members_of_a_partition_are_counted() -> None:

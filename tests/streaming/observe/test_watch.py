@@ -238,3 +238,7 @@ def test_observer_has_topics_and_a_checkpoint_of_its_own() -> None:
 def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         Settings.load(bootstrap_servers="kafka:9092", **wrong).observing()
+
+
+def test_commands_that_show_groups_may_have_the_observers_prefix() -> None:
+    assert Settings.load(bootstrap_servers="kafka:9092", topic_prefix="observed").groups_topic == "observed.groups"
