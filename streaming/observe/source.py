@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -20,6 +21,15 @@ CLIENT_ID = "coordinator-observe"
 
 LOOK_EVERY_S = 1.0
 """The time between two looks for a source topic that does not exist yet."""
+
+LEADER_WAIT_S = 0.1
+"""The time between two requests for the offsets of a partition without a leader."""
+
+_NO_LEADER_YET = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
 
 NOT_THERE = "No group has used Kafka's own coordinator yet; waiting."
 
@@ -174,7 +184,14 @@ def _config(settings: Settings, kind: Any, name: str, wanted: str) -> str | None
 def _offsets(
     settings: Settings, partitions: Any, spec: OffsetSpec, level: IsolationLevel, wait_s: float = ANSWER_WAIT_S
 ) -> dict[int, int]:
-    asker = admin(settings, CLIENT_ID)
+    """Request offsets. A partition whose leader is not known yet, as of a new topic, is asked for again."""
+    asker, until_s = admin(settings, CLIENT_ID), time.monotonic() + wait_s
     wanted = {TopicPartition(SOURCE_TOPIC, partition): spec for partition in partitions}
-    answers = asker.list_offsets(wanted, isolation_level=level, request_timeout=wait_s)
-    return {place.partition: answer.result(2 * wait_s).offset for place, answer in answers.items()}
+    while True:
+        answers = asker.list_offsets(wanted, isolation_level=level, request_timeout=wait_s)
+        try:
+            return {place.partition: answer.result(2 * wait_s).offset for place, answer in answers.items()}
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > until_s:
+                raise
+        time.sleep(LEADER_WAIT_S)

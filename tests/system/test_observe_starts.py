@@ -12,7 +12,9 @@ from streaming.embedded import Broker
 from streaming.errors import CheckpointMismatch, Exit
 from streaming.kafka.rights import SOURCE_TOPIC
 from streaming.observe import identity
-from streaming.observe.observer import Observer
+from streaming.observe import observer as module
+from streaming.observe import source as of_source
+from streaming.observe.observer import NothingRead, Observer
 from streaming.observe.operator import Start
 from streaming.observe.source import Source, SourceLost, ends, find_source, refuse_long_absence, retention_ms
 from streaming.query.coordinator import open_session
@@ -119,12 +121,33 @@ def test_plan_that_cannot_be_read_is_refused(copied: Settings, spark: SparkSessi
         identity.planned_to(spark, copied)
 
 
+def test_session_that_passes_over_internal_topics_is_refused(
+    copied: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its setting, Spark's source leaves the topic out, and the query would be idle for ever."""
+    monkeypatch.setattr(module, "READS_INTERNAL_TOPICS", "spark.sql.streaming.kafka.no.such.setting")
+    monkeypatch.setattr(module, "FIRST_BATCH_S", 2)
+    changed = {"topic_prefix": "nothing", "checkpoint": str(tmp_path / "nothing")}
+    blind = Observer(copied.model_copy(update=changed))
+    try:
+        with pytest.raises(NothingRead, match="passes over internal topics") as refusal:
+            blind.start()
+    finally:
+        blind.stop()
+    assert refusal.value.exit_code == Exit.NEEDS_A_PERSON
+
+
+@pytest.mark.parametrize(("offsets", "sentences"), [(500_000, 0), (500_001, 1)])
+def test_long_way_to_the_first_view_is_reported(observer: Observer, offsets: int, sentences: int) -> None:
+    said: list[str] = []
+    Observer(observer.settings, said.append)._report_distance(offsets)
+    assert [line.split(" records")[0] for line in said] == ["Up to 500,001"][:sentences]
+
+
 def test_new_cluster_is_waited_for(broker: Broker) -> None:
     """A topic of another name stands for the source that is not there yet."""
-    from streaming.observe import source as module
-
     settings = Settings(bootstrap_servers=broker.bootstrap_servers)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "SOURCE_TOPIC", "no-such-topic")
+        patch.setattr(of_source, "SOURCE_TOPIC", "no-such-topic")
         assert find_source(settings) is None
     wait_until(lambda: find_source(settings) is not None)
