@@ -13,6 +13,7 @@ from coordinator.config import MINUTE_MS
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, Exit, RightMissing, UserError
 from streaming.kafka.clients import ANSWER_WAIT_S, admin
+from streaming.kafka.reader import LEADER_WAIT_S, NO_LEADER_YET
 from streaming.kafka.rights import SOURCE_TOPIC
 
 log = logging.getLogger(__name__)
@@ -21,15 +22,6 @@ CLIENT_ID = "coordinator-observe"
 
 LOOK_EVERY_S = 1.0
 """The time between two looks for a source topic that does not exist yet."""
-
-LEADER_WAIT_S = 0.1
-"""The time between two requests for the offsets of a partition without a leader."""
-
-_NO_LEADER_YET = {
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-}
 
 NOT_THERE = "No group has used Kafka's own coordinator yet; waiting."
 
@@ -192,6 +184,6 @@ def _offsets(
         try:
             return {place.partition: answer.result(2 * wait_s).offset for place, answer in answers.items()}
         except KafkaException as error:
-            if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > until_s:
+            if error.args[0].code() not in NO_LEADER_YET or time.monotonic() > until_s:
                 raise
         time.sleep(LEADER_WAIT_S)
