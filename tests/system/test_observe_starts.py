@@ -22,6 +22,8 @@ from tests.system.kafka_groups import kafka_group
 from tests.system.test_observe import Seen
 from tests.system.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 DAY_MS = 24 * 3_600_000
 
 
