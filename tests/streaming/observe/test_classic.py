@@ -251,6 +251,22 @@ def test_hole_before_the_last_record_is_no_gap() -> None:
     assert events(log.outputs, HistoryGap) == []
 
 
+def test_last_commit_is_kept_from_generation_to_generation() -> None:
+    log = of_ana_and_bo().append(9_500, commit("g", 2, 5, 9_500))
+    log.append(11_010, classic("g", 3, 11_000, member("ana-1", FIRST), member("bo-1", LAST), member("cy-1", None)))
+    log.append(13_010, classic("g", 4, 13_000, member("ana-1", ALL)))
+    gone_members = {each.member_id: each.last_commit_ms for each in events(log.read(), MemberGone)}
+    assert gone_members == {"bo-1": 9_500, "cy-1": None}
+
+
+def test_static_member_that_restarts_keeps_its_place_among_the_members() -> None:
+    log = Log().append(1_000, classic("g", 1, 990, member("i-9", FIRST, instance="i")))
+    log.append(2_000, classic("g", 2, 1_990, member("i-9", FIRST, instance="i"), member("ana-1", LAST)))
+    log.append(3_000, classic("g", 3, 2_990, member("i-99", FIRST, instance="i"), member("ana-1", LAST)))
+    log.read()
+    assert [each.member_id for each in groups(log.outputs)[-1].members] == ["i-99", "ana-1"]
+
+
 def test_generation_that_falls_begins_the_history_anew() -> None:
     log = of_ana_and_bo().append(90_010, classic("g", 1, 90_000, member("cy-1", ALL)))
     assert told(log.read()) == [
