@@ -1,5 +1,6 @@
 """Starts of an observer that would read nothing, or that would continue with records missing: they are refused."""
 
+import json
 import shutil
 import time
 from pathlib import Path
@@ -19,7 +20,9 @@ from streaming.observe.operator import Start
 from streaming.observe.source import Source, SourceLost, ends, find_source, refuse_long_absence, retention_ms
 from streaming.query.coordinator import open_session
 from tests.system.kafka_groups import kafka_group
+from tests.system.reading import Reader
 from tests.system.test_observe import Seen
+from tests.system.test_observe_kills import values_by_version
 from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.long
@@ -113,6 +116,41 @@ def test_facts_of_a_start_are_kept_for_a_batch_that_is_repeated(copied: Settings
     (Path(copied.checkpoint) / "starts" / f"{starts[-1].first_batch}.json").write_text("?")
     with pytest.raises(CheckpointMismatch, match="cannot be read"):
         identity.note_start(spark, copied, {0: 3}, 5)
+
+
+def test_batch_that_is_repeated_writes_equal_bytes(broker: Broker, observer: Observer, tmp_path: Path) -> None:
+    """A process ends between the output of a batch and Spark's note that the batch is done."""
+    changed = {"topic_prefix": "repeated", "checkpoint": str(tmp_path / "repeated")}
+    settings, group_id = observer.settings.model_copy(update=changed), "repeated-batch"
+    for number in range(2):
+        observing = Observer(settings)
+        observing.start()
+        with kafka_group(broker.bootstrap_servers, f"{group_id}-{number}") as group:
+            group.join("ana").await_owned(0, 1, 2, 3)
+            group.join("bo", **{"group.protocol": "consumer"})
+            Seen(observing, group.group_id).await_record(lambda each: each["type"] == "consumer")
+        observing.stop()
+        if number == 0:
+            repeated = forget_last_commit(tmp_path / "repeated" / "query")
+    assert len(list((tmp_path / "repeated" / "starts").glob("[0-9]*.json"))) == 2
+    versions = values_by_version(settings, f"{group_id}-0")
+    assert sorted(versions) == list(range(1, len(versions) + 1))
+    assert {len(values) for values in versions.values()} == {1}
+    written = records_of(settings, f"{group_id}-0")
+    assert len(written) > len(versions), f"batch {repeated} was repeated"
+
+
+def forget_last_commit(query: Path) -> int:
+    """Delete Spark's note that the last batch with records of a group is done."""
+    done = max((file for file in (query / "commits").iterdir() if file.name.isdigit()), key=lambda file: int(file.name))
+    done.unlink()
+    return int(done.name)
+
+
+def records_of(settings: Settings, group_id: str) -> list[bytes]:
+    reader = Reader(settings, group_id)
+    found = [each for topic in (settings.groups_topic, settings.events_topic) for each in reader.records(topic)]
+    return [each.value for each in found if each.value and json.loads(each.value)["group_id"] == group_id]
 
 
 def test_plan_that_cannot_be_read_is_refused(copied: Settings, spark: SparkSession) -> None:
