@@ -206,6 +206,7 @@ def test_brokers_that_do_not_answer_are_a_reason() -> None:
     [
         ("CorruptState: a partition's state is too short", Exit.NEEDS_A_PERSON, "is damaged (a partition's state"),
         ("Some data may have been lost because", Exit.NEEDS_A_PERSON, "were deleted before the observer read them"),
+        ("some data may have been missed", Exit.NEEDS_A_PERSON, "were deleted before the observer read them"),
         ("Not authorized to access group: observed-x", Exit.NEEDS_A_PERSON, "groups whose ids begin with observed"),
         ("TopicAuthorizationException: x", Exit.NEEDS_A_PERSON, "let it read __consumer_offsets"),
         ("CONCURRENT_QUERY", Exit.NEEDS_A_PERSON, "Another observer runs on the checkpoint checkpoints/observed"),
