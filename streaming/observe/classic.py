@@ -153,7 +153,7 @@ def _planned(
     _change_members(publisher, before, group, found, ended_ms, is_gap=is_gap)
     if not group.members:
         publisher.event(GroupEmptied, group, ended_ms)
-        group.released = []
+        group.released, group.waiting = [], []
         return
     owns = owners_by_assignments(group, group.members)
     causes = [because(ObservedCause.UNKNOWN)] if is_gap else reasons(before, group, found, owned, owns)

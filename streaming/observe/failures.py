@@ -13,7 +13,7 @@ CAUSES: Causes = [
      " observe_checkpoint and another observe_prefix.")),
     (r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY", _PERSON,
      "Another observer runs on the checkpoint {checkpoint}: stop one of the two."),
-    (r"data may have been lost", _PERSON,
+    (r"data may have been (?:lost|missed)|KAFKA_DATA_LOSS", _PERSON,
      (f"Records of {SOURCE_TOPIC} were deleted before the observer read them: start with another observe_checkpoint"
      " and another observe_prefix.")),
     (r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC_OR_PARTITION|Topic .* not present in metadata", _AGAIN,

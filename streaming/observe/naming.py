@@ -5,12 +5,13 @@ writes the names to the topic PREFIX.topics, which the query reads. So the opera
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.config.settings import Settings
 from streaming.kafka.clients import ANSWER_WAIT_S, admin, producer
@@ -23,7 +24,8 @@ log = logging.getLogger(__name__)
 CLIENT_ID = "coordinator-names"
 
 ASK_AGAIN_S = 30.0
-"""The time after which an id without a topic is looked for again: it may belong to a topic that we could not see."""
+"""The time after which an id without a topic is looked for again: it may belong to a topic that we could not see. A
+name is written again if its partition still asks for it then."""
 
 FLUSH_S = 15.0
 
@@ -33,7 +35,8 @@ class Naming:
 
     Args:
         find: Returns the names of all topics by their ids; raises the errors of librdkafka.
-        write: Writes names, each with the partition of the source that asked for it.
+        write: Writes names, each with the partition of the source that asked for it; raises KafkaException if the
+            brokers do not take them.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class Naming:
         self._find, self._write, self._observed, self._now_s = find, write, observed, now_s
         self._names: dict[str, str] = {}
         self._absent_s: dict[str, float] = {}
-        self._written: set[tuple[int, str]] = set()
+        self._written_s: dict[tuple[int, str], float] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="names", daemon=True)
 
@@ -61,11 +64,18 @@ class Naming:
             return {fact.topic_id: name for name, fact in facts.items() if fact.topic_id}
 
         def write(names: Iterable[Name]) -> None:
+            failed: list[KafkaError] = []
+
+            def report(error: KafkaError | None, _: Message) -> None:
+                if error is not None:
+                    failed.append(error)
+
             for name in names:
                 key = msgspec.json.encode(["topic", name.shard, name.topic_id])
                 partition = name.shard % settings.request_partitions
-                writer.produce(settings.topics_topic, msgspec.json.encode(name), key, partition)
-            writer.flush(FLUSH_S)
+                writer.produce(settings.topics_topic, msgspec.json.encode(name), key, partition, on_delivery=report)
+            if writer.flush(FLUSH_S) or failed:
+                raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT))
 
         return cls(find, write, observed)
 
@@ -80,13 +90,13 @@ class Naming:
 
     def answer(self) -> None:
         """Write the names that were asked for, as far as the brokers have such topics."""
+        now_s = self._now_s()
         wanted = [
             (partition, topic_id)
             for partition, ids in sorted(self._observed.unnamed.items())
             for topic_id in ids
-            if (partition, topic_id) not in self._written
+            if self._written_s.get((partition, topic_id), -math.inf) + ASK_AGAIN_S <= now_s
         ]
-        now_s = self._now_s()
         unknown = {topic_id for _, topic_id in wanted if topic_id not in self._names}
         if any(now_s >= self._absent_s.get(topic_id, now_s) for topic_id in unknown):
             self._names.update(self._find())
@@ -94,7 +104,7 @@ class Naming:
         found = [Name(*each, self._names[each[1]]) for each in wanted if each[1] in self._names]
         if found:
             self._write(found)
-            self._written.update((name.shard, name.topic_id) for name in found)
+            self._written_s.update(((name.shard, name.topic_id), now_s) for name in found)
 
     def _serve(self) -> None:
         while not self._closing.is_set():

@@ -174,8 +174,10 @@ class Observer:
         with explained(settings, CAUSES):
             identity.claim(spark, settings, found, ids)
             refuse_outdated(spark, settings)
-            source.refuse_long_absence(settings, identity.planned_to(spark, settings), time.time_ns() // 1_000_000)
+            planned = identity.planned_to(spark, settings)
+            source.refuse_long_absence(settings, planned, time.time_ns() // 1_000_000)
             ends = self._ends(found)
+            self._report_distance(sum(ends.values()) - sum(planned.values()))
             starts = identity.note_start(spark, settings, ends, source.retention_ms(settings))
             self._query = (
                 build(spark, settings, found, starts)
@@ -193,6 +195,10 @@ class Observer:
         self.watch.start()
         self._await_first_batch(self._query, has_records=any(ends.values()) and not starts[-1].first_batch)
 
+    def _report_distance(self, offsets: int) -> None:
+        if offsets > self.settings.observe_records_per_batch:
+            self._report(f"Up to {offsets:,} records of {SOURCE_TOPIC} come first; groups are complete after them.")
+
     def _ends(self, found: Source) -> dict[int, int]:
         try:
             return source.ends(self.settings, found)
@@ -200,12 +206,16 @@ class Observer:
             raise BrokerUnreachable.at(self.settings.bootstrap_servers, error.args[0].str()) from error
 
     def _await_first_batch(self, query: StreamingQuery, *, has_records: bool) -> None:
-        """Wait for the first batch of a new checkpoint, if the source has records. An idle source gives no batch."""
+        """Wait until the first batch of a new checkpoint has read the source, if the source has records.
+
+        Without the setting, the first batch reads the other topic alone, or the query stays idle.
+        """
         deadline_s = time.monotonic() + FIRST_BATCH_S
-        while has_records and query.lastProgress is None and not self._stopping.is_set():
+        while has_records and not self.observed.read_to and not self._stopping.is_set():
             self._raise_if_failed(query)
             self._active_s = time.monotonic()
-            if time.monotonic() > deadline_s and not query.status["isTriggerActive"]:
+            is_idle = time.monotonic() > deadline_s and not query.status["isTriggerActive"]
+            if is_idle or self.observed.latest is not None:
                 raise NothingRead(
                     f"Spark's Kafka source passes over internal topics: it returns no record of {SOURCE_TOPIC}. The"
                     f" session needs {READS_INTERNAL_TOPICS}=true, which Spark 4.2 has."

@@ -130,12 +130,19 @@ def _sorted(frames: Iterator[pd.DataFrame]) -> tuple[int, list[Row], list[tuple[
             number, is_name, offset, at_ms, key, value = each
             if not is_name:
                 rows.append((offset, at_ms, key, value))
-            elif value is not None:
-                name = _decode_name(value)
+            elif (name := _name_in(value)) is not None:
                 named.append((offset, name.topic_id, name.name))
     rows.sort(key=itemgetter(0))
     named.sort()
     return int(number), rows, [(topic_id, name) for _, topic_id, name in named]
+
+
+def _name_in(value: bytes | None) -> Name | None:
+    """Return the name in a record's value; None if it is none. Only the driver should write such records."""
+    try:
+        return None if value is None else _decode_name(value)
+    except (msgspec.MsgspecError, ValueError):
+        return None
 
 
 def _tally(partition: Partition) -> Tally:

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from coordinator.config import MINUTE_MS
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, Exit, RightMissing, UserError
 from streaming.kafka.clients import ANSWER_WAIT_S, admin
+from streaming.kafka.reader import LEADER_WAIT_S, NO_LEADER_YET
 from streaming.kafka.rights import SOURCE_TOPIC
 
 log = logging.getLogger(__name__)
@@ -174,7 +176,14 @@ def _config(settings: Settings, kind: Any, name: str, wanted: str) -> str | None
 def _offsets(
     settings: Settings, partitions: Any, spec: OffsetSpec, level: IsolationLevel, wait_s: float = ANSWER_WAIT_S
 ) -> dict[int, int]:
-    asker = admin(settings, CLIENT_ID)
+    """Request offsets. A partition whose leader is not known yet, as of a new topic, is asked for again."""
+    asker, until_s = admin(settings, CLIENT_ID), time.monotonic() + wait_s
     wanted = {TopicPartition(SOURCE_TOPIC, partition): spec for partition in partitions}
-    answers = asker.list_offsets(wanted, isolation_level=level, request_timeout=wait_s)
-    return {place.partition: answer.result(2 * wait_s).offset for place, answer in answers.items()}
+    while True:
+        answers = asker.list_offsets(wanted, isolation_level=level, request_timeout=wait_s)
+        try:
+            return {place.partition: answer.result(2 * wait_s).offset for place, answer in answers.items()}
+        except KafkaException as error:
+            if error.args[0].code() not in NO_LEADER_YET or time.monotonic() > until_s:
+                raise
+        time.sleep(LEADER_WAIT_S)

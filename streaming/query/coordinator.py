@@ -290,7 +290,7 @@ class Coordinator:
         ids = topics.topic_ids(settings)
         self._mark.set(settings.checkpoint)
         held = (settings.requests_topic, settings.groups_topic, settings.events_topic)
-        ProgressLog(self.tallies).attach(spark)
+        ProgressLog(self.tallies, QUERY_NAME).attach(spark)
         with explained(settings):
             identity = checkpoint.claim(
                 spark, settings, {name: ids[name] for name in held}, lambda: find_floor(settings, self._report)

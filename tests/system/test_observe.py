@@ -68,6 +68,37 @@ def seen(observer: Observer, group: KafkaGroup) -> Iterator[Seen]:
         wait_until(seen.has_all_versions, account=lambda: seen.all().versions)
 
 
+def check_against_brokers(group: KafkaGroup, seen: Seen) -> None:
+    """Check that the observer shows what the broker answers: members, their partitions, and committed offsets."""
+
+    def differences() -> list[Any]:
+        record, told = seen.all().groups[-1], group.admin.describe_consumer_groups([group.group_id])
+        described = told[group.group_id].result(HANG_S)
+        members = {
+            (m.member_id, m.group_instance_id, m.client_id, m.host): sorted(
+                (each.topic, each.partition) for each in m.assignment.topic_partitions
+            )
+            for m in described.members
+        }
+        shown = {
+            (m["member_id"], m["group_instance_id"], m["client_id"], m["client_host"]): sorted(
+                (topic, number) for topic, numbers in m["assigned"].items() for number in numbers
+            )
+            for m in record["members"]
+        }
+        listed = group.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group.group_id)])
+        committed = {
+            (each.topic, each.partition): each.offset for each in listed[group.group_id].result(HANG_S).topic_partitions
+        }
+        offsets: dict[tuple[str, int], int] = {}
+        for each in seen.all().offsets:
+            offsets |= each
+        states = described.state.name.lower(), record["state"].lower()
+        return [(ours, theirs) for ours, theirs in ((shown, members), (offsets, committed), states) if ours != theirs]
+
+    wait_until(lambda: not differences(), account=differences)
+
+
 def assigned(record: dict[str, Any], topic: str) -> dict[str, list[int]]:
     """Return the partitions of each member, by its client id."""
     return {each["client_id"]: each["assigned"].get(topic, []) for each in record["members"]}
@@ -83,8 +114,10 @@ def test_classic_group_from_its_founding_to_its_end(group: KafkaGroup, seen: See
     assert record["subscribed_topics"] == [group.topic]
     wait_until(lambda: {(group.topic, 3): 17} in seen.all().offsets)
 
-    bo = group.join("bo").await_owned(2, 3)
+    check_against_brokers(group, seen)
+    bo = group.join("bo", **{"session.timeout.ms": 2_000}).await_owned(2, 3)
     record = seen.await_stable(members=2, generation=2)
+    check_against_brokers(group, seen)
     began, *_ = seen.all().events
     assert (began["event"], began["founded"]) == ("observation_began", True)
     first, second = seen.events("rebalance_started")
@@ -98,11 +131,12 @@ def test_classic_group_from_its_founding_to_its_end(group: KafkaGroup, seen: See
     bo.kill()
     record = seen.await_stable(members=1, generation=3)
     (gone,) = seen.events("member_gone")
-    assert (gone["client_id"], gone["likely"], gone["session_timeout_ms"]) == ("bo", None, 6_000)
+    assert (gone["client_id"], gone["likely"], gone["session_timeout_ms"]) == ("bo", None, 2_000)
     assert gone["last_commit_ms"] is None
 
     ana.close()
     record = seen.await_record(lambda each: each["state"] == "Empty")
+    check_against_brokers(group, seen)
     assert record["members"] == []
     assert len(seen.events("group_emptied")) == 1
     assert seen.events("member_left", "member_expired") == []
@@ -141,6 +175,7 @@ def test_cooperative_rebalance_has_two_rounds(group: KafkaGroup, seen: Seen) -> 
     bo = group.join("bo", **COOPERATIVE)
     wait_until(lambda: len(bo.owned) == 2)
     record = seen.await_stable(members=2, generation=3)
+    check_against_brokers(group, seen)
     assert sorted(len(each) for each in assigned(record, group.topic).values()) == [2, 2]
     assert [each["cause"] for each in seen.events("rebalance_started")][-2:] == ["member_joined", "cooperative_round"]
     given_up, given = seen.events("assignment_changed")[-2:]
@@ -156,6 +191,7 @@ def test_group_of_the_consumer_protocol(group: KafkaGroup, seen: Seen) -> None:
     bo = group.join("bo", **MODERN)
     wait_until(lambda: len(bo.owned) == 2)
     record = seen.await_stable(members=2, generation=record["generation_id"] + 1)
+    check_against_brokers(group, seen)
     assert sorted(len(each) for each in assigned(record, group.topic).values()) == [2, 2]
     started, completed = seen.events("rebalance_started")[-1], seen.events("rebalance_completed")[-1]
     assert (started["how_known"], started["cause"], started["client_id"]) == ("recorded", "member_joined", "bo")
@@ -174,6 +210,7 @@ def test_upgrade_and_downgrade_are_no_end_of_the_group(group: KafkaGroup, seen: 
     c3 = group.join("c3", **MODERN)
     wait_until(lambda: len(c3.owned) == 2, account=lambda: c3.assignments)
     record = seen.await_record(lambda each: each["type"] == "consumer" and len(each["members"]) == 2)
+    check_against_brokers(group, seen)
     assert {each["client_id"]: each["protocol"] for each in record["members"]} == {"c1": "classic", "c3": "consumer"}
     c3.close()
     seen.await_record(lambda each: each["type"] == "classic" and len(each["members"]) == 1)

@@ -121,6 +121,14 @@ def test_names_of_ids_are_asked_for_and_used() -> None:
     assert values(output, "observed.groups")[0][1]["members"][0]["assigned"] == {"orders": [0, 1, 2, 3]}
 
 
+@pytest.mark.parametrize("value", [b"", b"{}", b'{"shard":7,"topic_id":1,"name":"orders"}', b"\xff", None])
+def test_value_that_is_no_name_is_passed_over(value: bytes | None) -> None:
+    spark = Spark()
+    rows = [(NUMBER, True, 0, 1_000, b"", value), (NUMBER, False, 0, 1_000, *founded("g", 990))]
+    (output,) = spark.operator((KEY,), _frames(rows), spark.state)
+    assert [event["event"] for _, event in values(output, "observed.events")] == ["observation_began"]
+
+
 def test_figures_of_a_batch() -> None:
     output = Spark().batch(1_000, founded("g", 990), commit("g", 0, 5, 1_000), (b"\0\2", b""), commit("h", 0, 5, 1_000))
     assert tally(output) == {

@@ -14,7 +14,8 @@ from streaming.observe.partition import REJECTED_MAX, Partition, Span
 from streaming.observe.schemas import Kind
 from streaming.observe.state import DEFLATED_FROM_BYTES, ENDED_MAX, Row, Stored, from_bytes, unpack_group
 from tests.streaming.observe.log import HELD, Log, events, groups, offsets, told, translated, without_versions
-from tests.streaming.observe.test_consumers import NAMED, classic_of_two, founding, of_one, upgrade
+from tests.streaming.observe.test_consumers import NAMED, founding, of_one
+from tests.streaming.observe.test_converting import classic_of_two, upgrade
 from tests.streaming.observe.writing import (
     ORDERS_TEXT,
     Written,

@@ -98,6 +98,29 @@ def test_name_is_written_once_for_each_partition_that_asks() -> None:
     assert topics.finds == 1, "a name that is known needs no request"
 
 
+def test_name_is_written_again_if_its_partition_still_asks_for_it() -> None:
+    topics, now_s = Topics(id1="orders"), [100.0]
+    naming = Naming(topics.find, topics.write, asked("id1"), now_s=lambda: now_s[0])
+    for after_s, writes in ((0.0, 1), (ASK_AGAIN_S - 0.1, 1), (0.1, 2)):
+        now_s[0] += after_s
+        naming.answer()
+        assert len(topics.written) == writes
+
+
+def test_name_that_the_brokers_did_not_take_is_written_again() -> None:
+    topics = Topics(id1="orders")
+
+    def fail(_: Iterable[Name]) -> None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    naming = Naming(topics.find, fail, asked("id1"))
+    with pytest.raises(KafkaException):
+        naming.answer()
+    naming._write = topics.write
+    naming.answer()
+    assert topics.written == [Name(0, "id1", "orders")]
+
+
 def test_id_without_a_topic_is_looked_for_again_after_a_while() -> None:
     topics, now_s = Topics(), [100.0]
     naming = Naming(topics.find, topics.write, asked("id1"), now_s=lambda: now_s[0])
@@ -183,6 +206,7 @@ def test_brokers_that_do_not_answer_are_a_reason() -> None:
     [
         ("CorruptState: a partition's state is too short", Exit.NEEDS_A_PERSON, "is damaged (a partition's state"),
         ("Some data may have been lost because", Exit.NEEDS_A_PERSON, "were deleted before the observer read them"),
+        ("some data may have been missed", Exit.NEEDS_A_PERSON, "were deleted before the observer read them"),
         ("Not authorized to access group: observed-x", Exit.NEEDS_A_PERSON, "groups whose ids begin with observed"),
         ("TopicAuthorizationException: x", Exit.NEEDS_A_PERSON, "let it read __consumer_offsets"),
         ("CONCURRENT_QUERY", Exit.NEEDS_A_PERSON, "Another observer runs on the checkpoint checkpoints/observed"),
