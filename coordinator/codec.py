@@ -45,7 +45,7 @@ from coordinator.group import Group, Vitals
 from coordinator.policies import Policies
 from coordinator.rosters import Rosters, roster_of
 from coordinator.seat_parts import Seats
-from coordinator.vitals_codec import decode_classic_vitals, decode_consumer_vitals, decode_time
+from coordinator.vitals_codec import decode_classic_vitals, decode_consumer_vitals
 
 VERSION = 7
 DEFLATE_LEVEL = 1
@@ -161,11 +161,6 @@ def decode_vitals(stored: Stored, rosters: Rosters | None = None) -> Vitals | Co
 def decode_group(stored: Stored, rosters: Rosters | None = None) -> Group | ConsumerGroup:
     """Decode a stored group."""
     return decode_rest(stored.rest, decode_vitals(stored, rosters))
-
-
-def decode_now_ms(stored: Stored) -> int:
-    """Decode only the time of an encoded group."""
-    return decode_time(stored.vitals)
 
 
 def decode_protocol_type(data: bytes) -> str:

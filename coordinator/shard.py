@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from coordinator import checks, clock, codec
+from coordinator import checks, clock
 from coordinator.budget import Budget, answer_bytes
 from coordinator.consumer.classics import must_downgrade
 from coordinator.consumer_group import ConsumerGroup
@@ -36,6 +36,7 @@ from coordinator.refusals import reject
 from coordinator.requests import Heartbeat, JoinGroup, Received, Unreadable, Wake
 from coordinator.shard_state import ShardState
 from coordinator.transactions import Settling
+from coordinator.vitals_codec import decode_now_ms
 
 
 class Shard(ShardState):
@@ -49,7 +50,7 @@ class Shard(ShardState):
             now_ms: The time for which the batch was planned, Unix milliseconds.
         """
         if not self._clock.read_ms and self._groups.stored:  # a state of older code
-            read_ms = max(map(codec.decode_now_ms, self._groups.stored.values()))
+            read_ms = max(decode_now_ms(stored.vitals) for stored in self._groups.stored.values())
             self._clock = replace(self._clock, read_ms=read_ms)
         self._clock, self._times = clock.tell(self._clock, log, now_ms, self._config.clock_slack_ms)
         self._budget, self._waiting, self.deferred = Budget(), set(), []

@@ -205,6 +205,6 @@ def decode_phase(data: bytes) -> Phase:
     return decode(_phased_decoder, data).phase
 
 
-def decode_time(data: bytes) -> int:
+def decode_now_ms(data: bytes) -> int:
     """Decode only the group's time from the bytes that `encode_vitals` wrote."""
     return decode(_timed_decoder, data).now_ms

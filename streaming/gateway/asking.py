@@ -27,7 +27,7 @@ from coordinator.requests import Request
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
 from streaming.gateway.unanswered import LOST_AFTER_S, Unanswered, key_of
-from streaming.kafka.clients import ANSWER_WAIT_S, Options, consumer, producer
+from streaming.kafka.clients import ANSWER_WAIT_S, Options, consumer, poll_all, producer
 from streaming.wire.inbox import Inbox, OnAnswer, read_answer
 from streaming.wire.signing import Signer
 
@@ -223,8 +223,7 @@ class Asking:
     def _read(self) -> None:
         prefix = self._name.encode()
         while not self._closing.is_set():
-            first = self._consumer.poll(READ_WAIT_S)  # `consume` would wait for more messages until its time is over
-            messages = [] if first is None else [first, *self._consumer.consume(ANSWERS_AT_ONCE - 1, 0)]
+            messages = poll_all(self._consumer, READ_WAIT_S, ANSWERS_AT_ONCE)
             answers = [answer for message in messages if (answer := _answer(message, prefix))]
             if answers:
                 self._from_thread(self._deliver, answers)

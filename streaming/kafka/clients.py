@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from streaming.config.settings import Settings
@@ -43,6 +43,15 @@ def consumer(settings: Settings, client_id: str, options: Options | None = None)
         **(options or {}),
     }
     return Consumer(arguments, logger=kafka_log)
+
+
+def poll_all(consumer: Consumer, wait_s: float, messages_max: int) -> list[Message]:
+    """Return the next messages as soon as any have come, or none after a time.
+
+    `consume` alone returns when it has all the messages that it may have, or when its time is over.
+    """
+    first = consumer.poll(wait_s)
+    return [] if first is None else [first, *consumer.consume(messages_max - 1, 0)]
 
 
 def producer(settings: Settings, client_id: str, options: Options | None = None) -> Producer:

@@ -21,7 +21,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Messag
 from coordinator.limits import RECORD_BYTES_MAX
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator, UserError
-from streaming.kafka.clients import ANSWER_WAIT_S, Options, consumer
+from streaming.kafka.clients import ANSWER_WAIT_S, Options, consumer, poll_all
 
 RECORDS_AT_ONCE = 2_000
 POLL_S = 0.2
@@ -297,8 +297,7 @@ class TopicReader:
         return ahead
 
     def _at_once(self, wait_s: float) -> list[Record]:
-        first = self._consumer.poll(wait_s)
-        return [] if first is None else self._records([first, *self._consumer.consume(RECORDS_AT_ONCE - 1, 0)])
+        return self._records(poll_all(self._consumer, wait_s, RECORDS_AT_ONCE))
 
     def _records(self, messages: Iterable[Message]) -> list[Record]:
         """Advance the positions past these messages, and return the records among them."""

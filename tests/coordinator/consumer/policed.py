@@ -18,16 +18,14 @@ from coordinator.outputs import (
     SeatVacated,
 )
 from coordinator.policies import Freeze, Settle
-from coordinator.requests import (
-    RebalanceGroup,
-)
+from coordinator.requests import RebalanceGroup
 from tests.coordinator.consumer.conversation import START_MS
 from tests.coordinator.consumer.test_members import TWO
 from tests.coordinator.consumer.test_mixed import Mixed
 
 SETTLE = Settle(join_quiet_ms=3_000, leave_quiet_ms=2_000, max_ms=10_000)
 BEGIN_MS = 10_000
-"""When the conversations of this module begin, after `START_MS`: the last target assignment is old by then."""
+"""When the conversations of such a group begin, after `START_MS`: the last target assignment is old by then."""
 
 
 class Policed(Mixed):

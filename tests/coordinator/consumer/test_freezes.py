@@ -7,9 +7,7 @@ from coordinator.outputs import (
     Hold,
 )
 from coordinator.policies import Freeze, Settle
-from coordinator.requests import (
-    ExpelMember,
-)
+from coordinator.requests import ExpelMember
 from tests.coordinator.consumer.conversation import START_MS
 from tests.coordinator.consumer.policed import BEGIN_MS, SETTLE, Policed
 
