@@ -7,7 +7,7 @@ READY := $(VENV)/ready
 .PHONY: run test test-busy test-all simulate nightly chaos soak bench cluster-test mutants pictures docs docs-tables format clean
 
 run: $(READY)  ## the whole product on this machine, with a demo, until Ctrl-C
-	@$(BIN)/coordinator up
+	@$(BIN)/coordinator up --observe
 
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 # Tests with a real broker and a real query wait now and then, so there is one more of them than cores.

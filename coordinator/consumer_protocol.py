@@ -25,7 +25,7 @@ READABLE = (CONSUMERS, RESOURCES)
 VERSION_MAX = 3
 """The newest version. A newer version is read as this one, because versions only add fields at the end."""
 
-_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 _NULL_BYTES, _NULL_TEXT = _INT32.pack(-1), _INT16.pack(-1)
 
 
@@ -72,6 +72,20 @@ def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
         return reader.partitions()
     except (struct.error, ValueError):
         return None
+
+
+def has_to_give_up(metadata: bytes, assignment: bytes) -> bool:
+    """Return whether a member owned partitions when it joined that its assignment does not have.
+
+    Such a member gives them up and joins again, so that the leader gives them to others: the second round of a
+    cooperative rebalance (KIP-429).
+    """
+    assigned = assigned_partitions(assignment)
+    try:
+        owned = read_subscription(metadata).owned
+    except ValueError:
+        return False
+    return assigned is not None and any(not set(owned[topic]) <= set(assigned.get(topic, ())) for topic in owned)
 
 
 # -- for members -------------------------------------------------------------------------------------------------------
@@ -176,42 +190,61 @@ class Reader:
         self.at += 4
         return int(value)
 
+    def int64(self) -> int:
+        (value,) = _INT64.unpack_from(self.data, self.at)
+        self.at += 8
+        return int(value)
+
     def texts(self) -> list[str]:
-        return [self.text() for _ in range(self._count(2))]
+        return [self.text() for _ in range(self.count(2))]
 
     def text(self) -> str:
-        return self._take(self.int16()).decode()
+        return self.take(self.int16()).decode()
 
     def nullable_text(self) -> str | None:
         length = self.int16()
-        return None if length == -1 else self._take(length).decode()
+        return None if length == -1 else self.take(length).decode()
 
     def nullable(self) -> bytes | None:
         length = self.int32()
-        return None if length == -1 else self._take(length)
+        return None if length == -1 else self.take(length)
 
     def partitions(self) -> dict[str, list[int]]:
         """Read the numbers of partitions by topic. If a topic occurs twice, its numbers are joined."""
         partitions: dict[str, list[int]] = {}
-        for _ in range(self._count(6)):
-            topic, numbers = self.text(), self._int32s()
+        for _ in range(self.count(6)):
+            topic, numbers = self.text(), self.int32s()
             partitions[topic] = partitions[topic] + numbers if topic in partitions else numbers
         return partitions
 
-    def _int32s(self) -> list[int]:
-        count = self._count(4)
+    def int32s(self) -> list[int]:
+        """Read an array of numbers."""
+        count = self.count(4)
         values = struct.unpack_from(f">{count}i", self.data, self.at)
         self.at += 4 * count
         return list(values)
 
-    def _count(self, size_min: int) -> int:
+    def nullable_count(self, size_min: int) -> int:
+        """Read a count of elements of an array that may be null, which has none."""
+        if self.data[self.at : self.at + 4] == _NULL_BYTES:
+            self.at += 4
+            return 0
+        return self.count(size_min)
+
+    def count(self, size_min: int) -> int:
         """Read a count of elements. Each element takes at least `size_min` bytes."""
         value = self.int32()
         if not 0 <= value * size_min <= len(self.data) - self.at:
             raise ValueError("a count beyond the data")
         return value
 
-    def _take(self, length: int) -> bytes:
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all bytes are read."""
+        return self.at >= len(self.data)
+
+    def take(self, length: int) -> bytes:
+        """Read some bytes."""
         if not 0 <= length <= len(self.data) - self.at:
             raise ValueError("a length beyond the data")
         self.at += length

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator
 
+from msgspec import UNSET
+
 from coordinator import showing
+from coordinator.connect_protocol import CONNECT, work_of
 from coordinator.consumer_protocol import assigned_partitions
 from coordinator.context import Context
 from coordinator.group import Group, Member
@@ -71,6 +74,7 @@ def publishing(group: Group, outputs: Iterator[Output]) -> Iterator[Output]:
 
 
 def _published(group: Group, member: Member) -> GroupMember:
+    is_connect = group.protocol_type == CONNECT
     return GroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -82,6 +86,7 @@ def _published(group: Group, member: Member) -> GroupMember:
         assigned=assigned_partitions(member.assignment) if group.is_readable else None,
         fencing_token=member.fencing_token,
         standing=showing.standing_of(group, member),
+        work=work_of(member.metadata(group.protocol_name), member.assignment) if is_connect else UNSET,
     )
 
 

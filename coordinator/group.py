@@ -12,6 +12,7 @@ from typing import cast
 from msgspec import Struct, field
 
 from coordinator.budget import Allowance
+from coordinator.connect_protocol import CONNECT
 from coordinator.consumer_protocol import CONSUMERS, READABLE
 from coordinator.group_parts import NEVER_MS, AnyGroup, GroupVitals, Offset, PendingCommit, Session
 from coordinator.phases import Cause, GroupType, Phase, move
@@ -321,7 +322,8 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
     @property
     def record_bytes(self) -> int:
         """The approximate size of the group's record, in bytes; never far below the real size."""
-        return MEMBER_RECORD_BYTES * len(self.members) + ASSIGNED_RECORD_FACTOR * self.assigned_bytes
+        worked = self.protocols_bytes if self.protocol_type == CONNECT else 0
+        return MEMBER_RECORD_BYTES * len(self.members) + ASSIGNED_RECORD_FACTOR * self.assigned_bytes + worked
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
         """Return whether a member with these protocols can be in the group.

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from coordinator import answers, checks
 from coordinator.config import Config
-from coordinator.consumer_protocol import subscribed_topics
+from coordinator.connect_protocol import CONNECT, has_to_give_up_work
+from coordinator.consumer_protocol import has_to_give_up, subscribed_topics
 from coordinator.context import Context
 from coordinator.describe import publish_at_a_bounded_rate
 from coordinator.errors import ErrorCode
@@ -201,6 +202,7 @@ def _rejoin(
         yield Reply(asked.reply_to, joined(group, member, asked.request_id))
         return
     asks_as_before = _offered(member.protocols) == _offered(request.protocols)
+    is_round = _is_further_round(group, member, asks_as_before=asks_as_before)
     group.offer(member, request.protocols)
     member.rebalance_timeout_ms, session.timeout_ms = request.rebalance_timeout_ms, request.session_timeout_ms
     if become is answers.Rejoin.SEAT:
@@ -210,7 +212,22 @@ def _rejoin(
         return
     yield from _park_join(group, member, asked)
     cause = "leader_rejoined" if is_leader and asks_as_before else "metadata_changed"
+    if is_round:
+        cause = "cooperative_round"
     yield from prepare_or_try_to_complete(group, blame(member, cause, request.reason), now_ms, config)
+
+
+def _is_further_round(group: Group, member: Member, *, asks_as_before: bool) -> bool:
+    """Return whether a member joins again because it had to give something up in the running generation.
+
+    Args:
+        asks_as_before: Whether it has the same topics and assignors as before.
+    """
+    if group.phase is not Phase.STABLE:
+        return False
+    if group.protocol_type == CONNECT:
+        return has_to_give_up_work(member.assignment)
+    return asks_as_before and has_to_give_up(member.metadata(group.protocol_name), member.assignment)
 
 
 def _offered(protocols: Iterable[Protocol]) -> list[tuple[str, object]]:

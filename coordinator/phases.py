@@ -12,7 +12,7 @@ from coordinator.errors import IllegalMove
 
 
 class Phase(Enum):
-    """The phase of a group, with Kafka's own name for it. A classic group is never in one of the last two."""
+    """The phase of a group, with Kafka's own name for it. A classic group is never in one of the last three."""
 
     EMPTY = "Empty"  # no members; exists while offsets are kept
     PREPARING = "PreparingRebalance"  # joins are being collected
@@ -21,6 +21,7 @@ class Phase(Enum):
     DEAD = "Dead"  # removed
     ASSIGNING = "Assigning"  # consumer protocol: the group epoch waits for a plan
     RECONCILING = "Reconciling"  # consumer protocol: some member does not follow the plan yet
+    UNKNOWN = "Unknown"  # a share or streams group that Kafka's coordinator keeps; never one of ours
 
     __hash__ = object.__hash__  # every heartbeat looks up tables by phase; the default hash is slow
 
@@ -30,6 +31,8 @@ class GroupType(Enum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"  # KIP-848
+    SHARE = "share"  # KIP-932; only groups that Kafka's coordinator keeps
+    STREAMS = "streams"  # KIP-1071; only groups that Kafka's coordinator keeps
 
 
 class Cause(Enum):

@@ -14,6 +14,7 @@
     ├── NoAnswer            The request is in the log, and the coordinator sent no response in time (a TimeoutError)
     ├── NotFound            The group, member or partition does not exist
     ├── RequestRefused      The coordinator's response to a request has an error
+    ├── KeptByKafka         Kafka's own coordinator keeps the group, so that a command cannot change it
     ├── BadReset            The options of a reset of offsets contradict each other, or one is missing
     ├── NoCheckpoint        The checkpoint does not exist, or holds no finished batch
     ├── CheckpointMismatch  The checkpoint belongs to another query or to other settings
@@ -53,6 +54,11 @@
     ├── ExportFailed        The files cannot be written
     │ streaming.kafka.reader
     ├── TopicUnread         A topic could not be read to its end within the allowed time
+    │ streaming.observe.observer
+    ├── NothingRead         Spark's source does not return the records of the internal topic
+    ├── ObserverFailed      The observer's query ended by itself; the text names the cause
+    │ streaming.observe.source
+    ├── SourceLost          Records of the source may be missing, so that the checkpoint must not be used
     │ streaming.query.coordinator
     ├── ConnectorMissing    Spark's Kafka connector is missing
     ├── QueryFailed         The query ended by itself; the text names the cause
@@ -165,6 +171,15 @@ class NotFound(UserError):
 
 class RequestRefused(UserError):
     """The coordinator's response to a request has an error."""
+
+
+class KeptByKafka(UserError):
+    """Kafka's own coordinator keeps the group, so that a command cannot change it."""
+
+    @classmethod
+    def group(cls, group_id: str) -> Self:
+        """Return the error for a group, whose id is safe to print."""
+        return cls(f"{group_id} is kept by Kafka's coordinator; observe only reads: use kafka-consumer-groups.")
 
 
 class BadReset(UserError):

@@ -33,6 +33,13 @@ from coordinator.outputs.events import (
     RebalanceStarted,
     Rejected,
 )
+from coordinator.outputs.observed_events import (
+    HistoryGap,
+    MemberGone,
+    ObservationBegan,
+    ObservedCause,
+    OffsetsForgotten,
+)
 from coordinator.outputs.policy_events import (
     FreezeBegun,
     FreezeBroken,
@@ -136,6 +143,7 @@ __all__ = [
     "GroupTopicsAnswer",
     "Handover",
     "HeartbeatAnswer",
+    "HistoryGap",
     "Hold",
     "JoinGroupAnswer",
     "JoinedMember",
@@ -149,9 +157,12 @@ __all__ = [
     "MemberEvent",
     "MemberExpired",
     "MemberFenced",
+    "MemberGone",
     "MemberJoined",
     "MemberLeft",
     "MemberQuarantined",
+    "ObservationBegan",
+    "ObservedCause",
     "OffsetCommitAnswer",
     "OffsetDeleteAnswer",
     "OffsetFetchAnswer",
@@ -159,6 +170,7 @@ __all__ = [
     "OffsetRecord",
     "OffsetsDeleted",
     "OffsetsExpired",
+    "OffsetsForgotten",
     "Output",
     "Oversized",
     "PlanMade",

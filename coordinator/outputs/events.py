@@ -3,6 +3,7 @@
 from msgspec import UNSET, Struct, UnsetType
 
 from coordinator.outputs.base_events import Event, MemberEvent
+from coordinator.outputs.observed_events import HistoryGap, MemberGone, ObservationBegan, OffsetsForgotten
 from coordinator.outputs.policy_events import (
     FreezeBegun,
     FreezeBroken,
@@ -22,6 +23,15 @@ class RebalanceStarted(Event, frozen=True, kw_only=True, tag="rebalance_started"
     the group epoch was raised, and `joins_until_ms` is the time of the event.
 
     `held_ms` is how long a policy has held the rebalance, from its first cause on; it is left out if none has.
+
+    Only a rebalance of a group that Kafka's coordinator keeps has the fields after it, as far as its log tells.
+
+    Args:
+        how_known: `recorded`: Kafka has written the start of the rebalance. `inferred`: the start and the cause follow
+            from the difference of two generations; `at_ms` is then the end of the joins, the latest possible start,
+            and `joins_until_ms` is null.
+        not_before_ms: The earliest possible start of an inferred rebalance; null if it is not known.
+        unplanned_rounds: The number of generations before this one that ended without an assignment.
     """
 
     cause: str
@@ -30,8 +40,11 @@ class RebalanceStarted(Event, frozen=True, kw_only=True, tag="rebalance_started"
     client_host: str
     reason: str | None
     members: int
-    joins_until_ms: int
+    joins_until_ms: int | None
     held_ms: int | UnsetType = UNSET
+    how_known: str | UnsetType = UNSET
+    not_before_ms: int | UnsetType | None = UNSET
+    unplanned_rounds: int | UnsetType = UNSET
 
 
 class RebalanceCompleted(Event, frozen=True, kw_only=True, tag="rebalance_completed"):
@@ -44,11 +57,14 @@ class RebalanceCompleted(Event, frozen=True, kw_only=True, tag="rebalance_comple
 
     `fencing_token` is the highest token of the group, and in a classic group that of all members; 0 from older
     coordinators.
+
+    In a group that Kafka's coordinator keeps, `duration_ms` and `joins_ms` are null where the start is only inferred,
+    and `syncs_ms` where the time of the assignments is not recorded.
     """
 
-    duration_ms: int
-    joins_ms: int
-    syncs_ms: int
+    duration_ms: int | None
+    joins_ms: int | None
+    syncs_ms: int | None
     protocol_name: str | None
     leader: str | None
     members_before: tuple[str, ...]
@@ -168,9 +184,12 @@ class GroupConverted(Event, frozen=True, kw_only=True, tag="group_converted"):
 
 
 class MemberAway(MemberEvent, frozen=True, kw_only=True, tag="member_away"):
-    """A static member of the consumer protocol went away for a while. Its partitions stay until `until_ms`."""
+    """A static member of the consumer protocol went away for a while. Its partitions stay until `until_ms`.
 
-    until_ms: int
+    `until_ms` is null in a group that Kafka's coordinator keeps: its log does not name the session timeout.
+    """
+
+    until_ms: int | None
 
 
 class MemberBack(MemberEvent, frozen=True, kw_only=True, tag="member_back"):
@@ -291,5 +310,9 @@ AnyEvent = (
     | FreezeBegun
     | FreezeBroken
     | PolicySet
+    | ObservationBegan
+    | HistoryGap
+    | MemberGone
+    | OffsetsForgotten
     | Oversized
 )

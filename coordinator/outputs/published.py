@@ -2,6 +2,7 @@
 
 from msgspec import UNSET, Struct, UnsetType
 
+from coordinator.connect_protocol import Work
 from coordinator.phases import Phase
 
 
@@ -13,16 +14,21 @@ class GroupMember(Struct, frozen=True, kw_only=True):
     given up, and `target` is the member's part of the target assignment. Its `state` is stable, unrevoked or
     unreleased.
 
+    Only workers of Kafka Connect have `work`: all connectors and tasks that the worker runs. Their `assignment` may be
+    only the change.
+
     A policy gives a member a `standing`: `standing_by` (it has no partitions yet), `called` (it has to join again for
     more of them) or `quarantined`.
+
+    Timeouts are null only in a group that Kafka's coordinator keeps, where its log does not name them.
     """
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
+    session_timeout_ms: int | None
+    rebalance_timeout_ms: int | None
     assignment: bytes
     assigned: dict[str, list[int]] | None
     fencing_token: int = 0
@@ -35,6 +41,7 @@ class GroupMember(Struct, frozen=True, kw_only=True):
     revoking: dict[str, list[int]] | UnsetType = UNSET
     target: dict[str, list[int]] | UnsetType = UNSET
     standing: str | UnsetType = UNSET
+    work: Work | UnsetType | None = UNSET
 
 
 class Hold(Struct, frozen=True, kw_only=True):
@@ -67,6 +74,9 @@ class GroupRecord(Struct, frozen=True, kw_only=True):
 
     Only groups of the consumer protocol have a `type`, "consumer", and an `assignment_epoch`. Their `generation_id` is
     the group epoch, their `protocol_name` is the assignor of the latest target assignment, and they have no leader.
+
+    A group that Kafka's coordinator keeps has `kept_by`, "kafka", and always a `type`: classic, consumer, share or
+    streams. Of the last two only the id, the type and the epoch are known, and their state is Unknown.
     """
 
     group_id: str
@@ -82,10 +92,15 @@ class GroupRecord(Struct, frozen=True, kw_only=True):
     type: str | UnsetType = UNSET
     assignment_epoch: int | UnsetType = UNSET
     hold: Hold | UnsetType = UNSET
+    kept_by: str | UnsetType = UNSET
 
 
 class OffsetRecord(Struct, frozen=True, kw_only=True):
-    """A committed offset. Key: `["offset", group_id, topic, partition]`."""
+    """A committed offset. Key: `["offset", group_id, topic, partition]`.
+
+    Kafka's coordinator does not record who committed: in a group that it keeps, `generation_id` and `member_id` are
+    null. `stands_for` is there the number of commits since the last record of the key, this one included.
+    """
 
     group_id: str
     topic: str
@@ -95,10 +110,11 @@ class OffsetRecord(Struct, frozen=True, kw_only=True):
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None
-    generation_id: int
-    member_id: str
+    generation_id: int | None
+    member_id: str | None
     version: int
     topic_id: str | UnsetType = UNSET
+    stands_for: int | UnsetType = UNSET
 
 
 GroupKey = tuple[str, str]

@@ -22,7 +22,8 @@ from coordinator.requests import (
 from streaming.administration.resetting import Bounds, NewOffset
 from streaming.client.transport import COMMAND_WAIT_S, Transport
 from streaming.config.settings import Settings
-from streaming.errors import NotFound, RequestRefused
+from streaming.errors import KeptByKafka, NoCoordinator, NotFound, RequestRefused
+from streaming.kafka.prefixes import is_observed
 from streaming.views.fields import PartitionKey
 from streaming.views.lag import EndOffsets
 from streaming.views.text import escape
@@ -73,12 +74,18 @@ class Administration:
     Raises:
         BrokerUnreachable, NoCoordinator: No broker answers, or the coordinator's topics do not exist.
         NoAnswer: A request was not answered within `answer_wait_s`. Each request can raise it.
+        KeptByKafka: The topic prefix has groups that Kafka's own coordinator keeps. Each request raises it.
     """
 
     def __init__(self, settings: Settings, answer_wait_s: float = COMMAND_WAIT_S) -> None:
         self._wait_s = answer_wait_s
-        self._transport = Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer())
-        self._client_host = self._transport.client_host()
+        self._transport: Transport | None = None
+        try:
+            self._transport = Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer())
+        except NoCoordinator:
+            if not is_observed(settings):
+                raise
+        self._client_host = self._transport.client_host() if self._transport is not None else ""
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +93,8 @@ class Administration:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._transport.close()
+        if self._transport is not None:
+            self._transport.close()
 
     def delete(self, group_id: str) -> str:
         """Delete a group, and return the name of an error, or NONE."""
@@ -138,6 +146,8 @@ class Administration:
         return ended
 
     def _ask(self, kind: type[Any], group_id: str, **fields: Any) -> Any:
+        if self._transport is None:
+            raise KeptByKafka.group(escape(group_id))
         who = {"client_id": CLIENT_ID, "client_host": self._client_host}
         request = kind(request_id="", reply_to="", group_id=group_id, **who, **fields)
         return self._transport.ask(request, self._wait_s)

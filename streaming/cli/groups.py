@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streaming.cli.options import BootstrapServers, GroupOrder, TopicPrefix
+from streaming.cli.options import BootstrapServers, GroupOrder, ObservedPrefix, TopicPrefix
 from streaming.cli.output import Output, OutputFormat
 from streaming.cli.times import FORMS, read_ago, read_time
 from streaming.config.settings import Settings
@@ -171,6 +171,20 @@ def watch(
     for line in follow(settings, groups=wanted.ids, from_beginning=from_beginning):
         if wanted.has(line.group_id):
             typer.echo(line.in_json() if output is Words.json else str(line))
+
+
+@app.command()
+def compare(
+    group: GroupId,
+    observed: ObservedPrefix = "observed",
+    output: Form = OutputFormat.table,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Show a group here and at Kafka's own coordinator side by side: offsets, members, rebalances an hour."""
+    from streaming.cli.moving import compare_groups
+
+    compare_groups(_settings(bootstrap_servers, topic_prefix), observed, group, Output.to_stdout(output))
 
 
 # -- history -----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
+from coordinator.hashing import shard_of
 from coordinator.phases import GroupType
 from streaming.cli.kafka_printing import in_line, say, under_a_blank_line, warn, widths_of
 from streaming.cli.output import MISSING, to_cell
@@ -88,7 +89,7 @@ def describe_members(_: Settings, groups: Sequence[Any], is_verbose: bool) -> No
     for group in groups:
         _say_state(group)
         found = answers.members(group)
-        is_mixed = is_verbose and {m.protocol for m in found} >= {each.value for each in GroupType}
+        is_mixed = is_verbose and {m.protocol for m in found} >= {GroupType.CLASSIC.value, GroupType.CONSUMER.value}
         rows = [
             [
                 *(to_cell(group.group_id), to_cell(m.member_id), escape(m.group_instance_id or "")),
@@ -126,19 +127,22 @@ def _assignment(*assigned: dict[str, list[int]] | None) -> str:
     return ";".join(owned) or MISSING
 
 
+OFFSETS_TOPIC = "__consumer_offsets"
+"""The topic with the records of Kafka's own coordinator."""
+
 _STATE = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE")
 _STATE_LEAST = (15, 25, 20, 20)
 
 
 def describe_states(settings: Settings, groups: Sequence[Any], is_verbose: bool) -> None:
     """Print the state of each group, verbosely with its epochs."""
-    brokers = _leaders(settings)
+    brokers = _coordinators(settings, groups)
     epochs = ("GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH") if is_verbose else ()
     for group in groups:
         _say_state(group)
         strategy = (group.record.protocol_name if group.record else None) or None
         row = [
-            *(group.group_id, brokers.get(group.shard), strategy, group.state.value),
+            *(group.group_id, brokers.get(group.group_id), strategy, group.state.value),
             *(_epochs_of(group) if is_verbose else ()),
             len(group.members),
         ]
@@ -153,13 +157,23 @@ def _epochs_of(group: Any) -> tuple[int | None, int | None]:
     return group.record.generation_id, known(group.record.assignment_epoch)
 
 
-def _leaders(settings: Settings) -> dict[int, str]:
-    """Return the broker that leads each shard's partition. In Kafka, the leader of a group's partition is its
-    coordinator."""
+def _coordinators(settings: Settings, groups: Sequence[Any]) -> dict[str, str]:
+    """Return the coordinator of each group: in Kafka, the broker that leads the partition with the group's records.
+
+    The records of a group of this coordinator are in its own topic, those of Kafka's groups in `__consumer_offsets`.
+    """
     try:
         known = admin(settings, "coordinator-cli").list_topics(timeout=ANSWER_WAIT_S)
     except KafkaException as error:
         raise BrokerUnreachable.at(settings.bootstrap_servers, error) from error
-    topic = known.topics.get(settings.groups_topic)
-    found = {shard: known.brokers.get(each.leader) for shard, each in (topic.partitions if topic else {}).items()}
-    return {shard: f"{broker.host}:{broker.port}  ({broker.id})" for shard, broker in found.items() if broker}
+    return {group.group_id: name for group in groups if (name := _coordinator(settings, known, group)) is not None}
+
+
+def _coordinator(settings: Settings, known: Any, group: Any) -> str | None:
+    topic = known.topics.get(settings.groups_topic if group.kept_by is None else OFFSETS_TOPIC)
+    if topic is None or not topic.partitions:
+        return None
+    number = group.shard if group.kept_by is None else shard_of(group.group_id, len(topic.partitions))
+    partition = topic.partitions.get(number)
+    broker = known.brokers.get(partition.leader) if partition is not None else None
+    return f"{broker.host}:{broker.port}  ({broker.id})" if broker is not None else None

@@ -67,6 +67,15 @@ def _is_of_consumers(group: Any) -> bool:
     return ((group.record.protocol_type if group.record else None) or "") in _CONSUMERS
 
 
+def _of_another_type(group: Any) -> str:
+    """Return the error about a group whose members are no consumers, such as workers of Kafka Connect.
+
+    Kafka's tool exits with 0 after it, and so does this one.
+    """
+    of_type = f"GroupId {escape(group.group_id)} is not a consumer group ({escape(group.record.protocol_type)})."
+    return f"java.lang.IllegalArgumentException: {of_type}"
+
+
 def _list(settings: Settings, asked: Namespace) -> int:
     states, types = _chosen_states(asked.state), _chosen_types(asked.type)
     if states is None or types is None:
@@ -132,6 +141,9 @@ def _describe(settings: Settings, asked: Namespace) -> int:
             _failed(f"org.apache.kafka.common.errors.GroupIdNotFoundException: Group {escape(missing[0])} not found.")
             return Exit.NOT_FOUND
         groups = [views.groups[group_id] for group_id in wanted]
+        if (other := next((group for group in groups if not _is_of_consumers(group)), None)) is not None:
+            _failed(_of_another_type(other))
+            return Exit.DONE
     describing = describe_members if asked.members else describe_states if asked.state is not None else describe_offsets
     describing(settings, groups, asked.verbose)
     return Exit.DONE
@@ -197,6 +209,10 @@ def _reset_offsets(settings: Settings, asked: Namespace) -> int:
     group_ids = sorted(set(asked.group or (g.group_id for g in views.present() if _is_of_consumers(g))))
     resets: dict[str, Any] = {}
     code = Exit.DONE
+    known = (views.groups[group_id] for group_id in group_ids if group_id in views.groups)
+    if (other := next((group for group in known if not _is_of_consumers(group)), None)) is not None:
+        _failed(f"java.util.concurrent.ExecutionException: {_of_another_type(other)}")
+        return Exit.DONE
     for group_id in group_ids:
         try:
             reset = planned(settings, group_id, views.groups.get(group_id), _reset_asked(asked))

@@ -44,6 +44,8 @@ PARTITIONS = (
     Column("COMMIT-GENERATION", _of_partition("commit_generation_id"), is_number=True, is_wide=True),
     Column("EXPIRES-AT", _of_partition("expire_timestamp_ms"), is_wide=True, is_time=True),
     Column("METADATA", _of_partition("metadata"), is_chosen=True, is_wide=True),
+    Column("CONNECTORS", lambda line: line.idle and connectors(line.idle), is_chosen=True, is_optional=True),
+    Column("TASKS", lambda line: line.idle and tasks(line.idle), is_chosen=True, is_optional=True),
 )
 
 
@@ -72,6 +74,23 @@ def subscription(row: MemberRow) -> str | None:
     return ", ".join([*row.subscribed_topics, *([f"/{row.regex}/"] if row.regex else [])]) or None
 
 
+def connectors(row: MemberRow) -> str | None:
+    """Return the connectors of a worker of Kafka Connect as text; None for none, and for other members."""
+    return ", ".join(row.work.connectors) or None if row.work is not None else None
+
+
+def tasks(row: MemberRow) -> str | None:
+    """Return the tasks of a worker of Kafka Connect, or the active tasks of an instance of Kafka Streams, as text."""
+    if row.work is not None:
+        return by_topic(row.work.tasks) or None
+    return ", ".join(row.streams.active) or None if row.streams is not None else None
+
+
+def standby_tasks(row: MemberRow) -> str | None:
+    """Return the standby and warm-up tasks of an instance of Kafka Streams as text."""
+    return ", ".join(row.streams.standby) or None if row.streams is not None else None
+
+
 class MemberLine(NamedTuple):
     """A member of a group."""
 
@@ -98,6 +117,9 @@ MEMBERS = (
     Column("LEADER", lambda line: "yes" if line.row.is_leader else "no", is_wide=True),
     Column("SESSION-TIMEOUT-MS", lambda line: line.row.session_timeout_ms, is_number=True, is_wide=True),
     Column("REBALANCE-TIMEOUT-MS", lambda line: line.row.rebalance_timeout_ms, is_number=True, is_wide=True),
+    Column("CONNECTORS", lambda line: connectors(line.row), is_chosen=True, is_optional=True),
+    Column("TASKS", lambda line: tasks(line.row), is_chosen=True, is_optional=True),
+    Column("STANDBY-TASKS", lambda line: standby_tasks(line.row), is_chosen=True, is_optional=True),
 )
 
 

@@ -15,6 +15,8 @@ from streaming.cli.access import app as access
 from streaming.cli.export import export
 from streaming.cli.groups import app as groups
 from streaming.cli.groups import watch
+from streaming.cli.observing import acls, observe
+from streaming.cli.offsets import app as offsets
 from streaming.cli.options import (
     BootstrapServers,
     Checkpoint,
@@ -29,7 +31,6 @@ from streaming.cli.options import (
 from streaming.cli.policy import app as policy
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
-from streaming.kafka.rights import Role, commands
 from streaming.logs import FORMAT_VARIABLE, LogFormat, fit_for_a_terminal, set_up, tell, tell_failure
 
 app = typer.Typer(
@@ -44,6 +45,7 @@ app = typer.Typer(
 
 app.add_typer(access)
 app.add_typer(groups)
+app.add_typer(offsets)
 app.add_typer(policy)
 app.command()(export)
 
@@ -84,12 +86,15 @@ def up(
         int, typer.Option(min=0, max=65535, help="The dashboard's port. With 0, a free port.")
     ] = 0,
     demo: Annotated[bool, typer.Option(help="Run a demo: members join, leave and fail.")] = True,
+    observe: Annotated[
+        bool, typer.Option("--observe", help="Also show the groups of the broker's own coordinator.")
+    ] = False,
     ready_file: ReadyFile = None,
 ) -> None:
     """Run a broker, the topics, the query, a gateway, a dashboard and a demo on this machine, until Ctrl-C."""
     from streaming.cli.service import run_embedded
 
-    run_embedded(data, port, gateway_port, dashboard_port, demo=demo, ready_file=ready_file, tell=tell)
+    run_embedded(data, port, gateway_port, dashboard_port, demo=demo, observe=observe, ready_file=ready_file, tell=tell)
 
 
 @app.command()
@@ -117,6 +122,9 @@ def run(
         health_port=health_port,
     )
     run_query(settings, ready_file=ready_file, tell=tell)
+
+
+app.command()(observe)
 
 
 @app.command()
@@ -174,6 +182,14 @@ def dashboard(
         int | None,
         typer.Option(min=0, max=65535, help="The port, by default 9494. With 0, a free port.", show_default=False),
     ] = None,
+    observe: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PREFIX",
+            help="Show the groups of this prefix of `observe` as well; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     ready_file: ReadyFile = None,
 ) -> None:
     """Show groups in a browser: members, lag, partition owners over time, causes. Until Ctrl-C or SIGTERM.
@@ -185,7 +201,7 @@ def dashboard(
     settings = Settings.load(
         bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix, dashboard_host=host, dashboard_port=port
     )
-    run_dashboard(settings, ready_file=ready_file, tell=tell)
+    run_dashboard(settings, observe=observe or (), ready_file=ready_file, tell=tell)
 
 
 @app.command()
@@ -221,18 +237,7 @@ def topics(
         typer.echo(f"{topic.name}  partitions={topic.partitions}  {config}")
 
 
-@app.command()
-def acls(
-    role: Annotated[Role, typer.Argument(help="The process that needs the rights.", show_default=False)],
-    principal: Annotated[str, typer.Option(help="Its principal, such as User:coordinator.", show_default=False)],
-    bootstrap_servers: BootstrapServers = None,
-    topic_prefix: TopicPrefix = None,
-    create: Annotated[bool, typer.Option("--create", help="Also grant the creation of the topics.")] = False,
-) -> None:
-    """Print the kafka-acls commands that grant a process the minimum of rights. An administrator runs them."""
-    settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
-    for command in commands(role, principal, settings, to_create=create):
-        typer.echo(command)
+app.command()(acls)
 
 
 @app.command()

@@ -13,6 +13,9 @@ BootstrapServers = Annotated[
 TopicPrefix = Annotated[
     str | None, typer.Option(help="Topics are named PREFIX.requests and so on.", show_default=False)
 ]
+ObservedPrefix = Annotated[
+    str, typer.Option("--observed", metavar="PREFIX", help="The prefix of the groups that Kafka's coordinator keeps.")
+]
 ReplicationFactor = Annotated[int | None, typer.Option(help="Copies of each created topic.", show_default=False)]
 Checkpoint = Annotated[str | None, typer.Option(help="The folder of the query's state.", show_default=False)]
 Master = Annotated[str | None, typer.Option(help="Spark master, such as local[2].", show_default=False)]

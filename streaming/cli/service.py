@@ -8,9 +8,10 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any, Self
 
 from rich.console import Console
 
@@ -19,9 +20,13 @@ from streaming.config.settings import Settings
 from streaming.config.values import is_loopback
 from streaming.dashboard import Dashboard
 from streaming.embedded import Broker
+from streaming.errors import UserError
 from streaming.gateway import Gateway
 from streaming.health import Listener
 from streaming.kafka.pulse import Pulse
+from streaming.observe.health import ObserverHealth
+from streaming.observe.observer import Observer
+from streaming.observe.source import have_source_made
 from streaming.query.coordinator import Coordinator
 from streaming.query.health import QueryHealth
 
@@ -53,6 +58,41 @@ def run_query(settings: Settings, *, ready_file: Path | None, tell: Tell) -> Non
         tell("Stopping after the current batch.")
 
 
+def run_observer(settings: Settings, *, ready_file: Path | None, tell: Tell) -> None:
+    """Run the observer until a signal ends it.
+
+    Args:
+        settings: The observer's; see `Settings.observing`.
+
+    Raises:
+        UserError: The query could not start, or it failed.
+    """
+    observer = Observer(settings, tell)
+    _stop_on_signals(observer.ask_to_stop)
+    with _observing(observer):
+        _write_ready_file(ready_file, settings, observed=settings, is_alone=True)
+        tell(
+            f"Observing the groups of Kafka's own coordinator at {settings.bootstrap_servers}; see them with"
+            f" `coordinator groups list --topic-prefix {settings.topic_prefix}`. Ctrl-C stops."
+        )
+        observer.wait()
+        tell("Stopping after the current batch.")
+
+
+@contextlib.contextmanager
+def _observing(observer: Observer) -> Iterator[None]:
+    settings = observer.settings
+    listener: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+    if settings.health_port is not None:
+        listener = Listener(settings.health_host, settings.health_port, ObserverHealth(observer))
+    with listener:
+        try:
+            observer.start()
+            yield
+        finally:
+            observer.stop()
+
+
 def run_broker(data: Path | None, port: int | None, *, ready_file: Path | None, tell: Tell) -> None:
     """Run the embedded broker until a signal ends it."""
     stopping = threading.Event()
@@ -82,14 +122,17 @@ def run_gateway(settings: Settings, *, ready_file: Path | None, tell: Tell) -> N
             pass
 
 
-def run_dashboard(settings: Settings, *, ready_file: Path | None, tell: Tell) -> None:
+def run_dashboard(settings: Settings, *, observe: Collection[str] = (), ready_file: Path | None, tell: Tell) -> None:
     """Serve the dashboard until a signal ends it.
+
+    Args:
+        observe: The prefixes to which `coordinator observe` writes, and whose groups are shown as well.
 
     Raises:
         UserError: The dashboard could not start.
     """
     stopping = threading.Event()
-    with Dashboard(settings, tell) as dashboard:
+    with Dashboard(settings, tell, observe) as dashboard:
         _stop_on_signals(stopping.set)
         _write_ready_file(ready_file, settings, dashboard=dashboard)
         tell(f"The dashboard is at {dashboard.url}. Ctrl-C stops.")
@@ -106,20 +149,31 @@ def run_embedded(
     dashboard_port: int,
     *,
     demo: bool,
+    observe: bool,
     ready_file: Path | None,
     tell: Tell,
 ) -> None:
-    """Run broker, topics, query, gateway, dashboard and optionally the demo until a signal ends them."""
+    """Run broker, topics, query, gateway, dashboard and optionally the demo and the observer until a signal ends
+    them."""
     with _folder(data) as folder, Broker(folder / "broker", port=port, report=tell) as broker:
         settings = settings_of(
-            broker, checkpoint=str(folder / "checkpoint"), gateway_port=gateway_port, dashboard_port=dashboard_port
+            broker,
+            checkpoint=str(folder / "checkpoint"),
+            observe_checkpoint=str(folder / "observe"),
+            gateway_port=gateway_port,
+            dashboard_port=dashboard_port,
         )
-        with _running(settings, tell) as coordinator, Gateway(settings) as gateway, Dashboard(settings) as dashboard:
-            _write_ready_file(ready_file, settings, gateway, dashboard)
-            _show_addresses(settings, gateway, dashboard, tell)
+        with contextlib.ExitStack() as stack:
+            coordinator = stack.enter_context(_running(settings, tell))
+            gateway = stack.enter_context(Gateway(settings))
+            observing = stack.enter_context(_Observing(settings, coordinator)) if observe else None
+            observed = observing.settings if observing else None
+            prefixes = [observed.topic_prefix] if observed is not None else []
+            dashboard = stack.enter_context(Dashboard(settings, observe=prefixes))
+            _write_ready_file(ready_file, settings, gateway, dashboard, observed)
+            _show_addresses(settings, gateway, dashboard, tell, observed)
             _stop_on_signals(coordinator.ask_to_stop)
-            showing = _Demo(settings, coordinator) if demo else contextlib.nullcontext()
-            with showing:
+            with _Demo(settings, coordinator) if demo else contextlib.nullcontext():
                 coordinator.wait()
             tell("Stopping.")
 
@@ -155,6 +209,40 @@ def _telling_health(coordinator: Coordinator) -> Iterator[None]:
         yield
 
 
+class _Observing:
+    """The observer beside the coordinator's query, in the same Java process. If it fails, it stops the query."""
+
+    def __init__(self, settings: Settings, coordinator: Coordinator) -> None:
+        self.settings = settings.observing()
+        self._coordinator = coordinator
+        self._observer = Observer(self.settings)
+        self._failure: UserError | None = None
+        self._thread = threading.Thread(target=self._watch, name="observer")
+
+    def __enter__(self) -> Self:
+        have_source_made(self.settings)
+        try:
+            self._observer.start()
+        except BaseException:
+            self._observer.stop()
+            raise
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._observer.stop()
+        self._thread.join()
+        if self._failure:
+            raise self._failure
+
+    def _watch(self) -> None:
+        try:
+            self._observer.wait()
+        except UserError as error:
+            self._failure = error
+            self._coordinator.ask_to_stop()
+
+
 class _Demo:
     """The demo, in a thread beside the query. If the demo fails, it stops the query, and the exit raises its error."""
 
@@ -183,7 +271,15 @@ class _Demo:
             self._coordinator.ask_to_stop()
 
 
-def _show_addresses(settings: Settings, gateway: Gateway, dashboard: Dashboard, tell: Tell) -> None:
+def _show_addresses(
+    settings: Settings, gateway: Gateway, dashboard: Dashboard, tell: Tell, observed: Settings | None
+) -> None:
+    prefix = observed.topic_prefix if observed else ""
+    of_brokers = (
+        f"  groups of the broker's own:      coordinator groups list --topic-prefix {prefix} -b"
+        f" {settings.bootstrap_servers}\n"
+        f"  groups of your own Kafka:        coordinator observe -b HOST:PORT\n"
+    )
     tell(
         f"Ready. Kafka runs at {settings.bootstrap_servers}; requests go to {settings.requests_topic}.\n"
         f"  see the groups in a browser:     {dashboard.url}\n"
@@ -191,6 +287,7 @@ def _show_addresses(settings: Settings, gateway: Gateway, dashboard: Dashboard, 
         f"  watch in another terminal:       coordinator watch -b {settings.bootstrap_servers}\n"
         f"  send a request:                  coordinator request describe_group -g demo -b "
         f"{settings.bootstrap_servers}\n"
+        f"{of_brokers if observed else ''}"
         f"Ctrl-C stops."
     )
 
@@ -206,25 +303,36 @@ def _folder(data: Path | None) -> Iterator[Path]:
 
 
 def _write_ready_file(
-    ready_file: Path | None, settings: Settings, gateway: Gateway | None = None, dashboard: Dashboard | None = None
+    ready_file: Path | None,
+    settings: Settings,
+    gateway: Gateway | None = None,
+    dashboard: Dashboard | None = None,
+    observed: Settings | None = None,
+    *,
+    is_alone: bool = False,
 ) -> None:
-    """Write the file atomically, because a process that waits for the file may read it as soon as it exists."""
+    """Write the file atomically, because a process that waits for the file may read it as soon as it exists.
+
+    Args:
+        observed: The observer's settings, if it runs.
+        is_alone: Whether only the observer runs.
+    """
     if ready_file is None:
         return
-    ready: dict[str, object] = {
-        "bootstrap_servers": settings.bootstrap_servers,
-        "topics": {
+    ready: dict[str, object] = {"bootstrap_servers": settings.bootstrap_servers, "pid": os.getpid()}
+    if not is_alone:
+        ready["topics"] = {
             "requests": settings.requests_topic,
             "replies": settings.replies_topic,
             "groups": settings.groups_topic,
             "events": settings.events_topic,
-        },
-        "pid": os.getpid(),
-    }
+        }
     if gateway:
         ready["gateway"] = gateway.bootstrap_servers
     if dashboard:
         ready["dashboard"] = dashboard.url
+    if observed:
+        ready["observed"] = {"groups": observed.groups_topic, "events": observed.events_topic}
     beside = ready_file.with_name(f"{ready_file.name}.new")
     beside.write_text(json.dumps(ready) + "\n")
     beside.replace(ready_file)

@@ -160,6 +160,7 @@ GROUPS = (
     Column("REBALANCES-1H", lambda s: s.rebalances_1h, is_number=True, is_wide=True),
     Column("LAST-REBALANCE", lambda s: s.last_rebalance_ms, is_wide=True, is_time=True),
     Column("LAST-CAUSE", lambda s: s.last_cause, is_wide=True),
+    Column("KEPT-BY", lambda s: s.kept_by, is_optional=True),
 )
 
 
@@ -285,6 +286,8 @@ def _facts(group: GroupView, ends: Ends, now: int) -> Iterator[Fact]:
     summary = detail.summary
     yield "GROUP", summary.group_id
     yield "TYPE", summary.type
+    if summary.kept_by is not None:
+        yield "KEPT-BY", summary.kept_by
     yield "STATE", summary.state
     yield "SINCE", moment(summary.since_ms)
     if detail.hold is not None:

@@ -1,5 +1,6 @@
 """The history of groups, as `coordinator groups timeline`, `why` and `owner` print it."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from coordinator.outputs import RebalanceCompleted
@@ -11,13 +12,15 @@ from streaming.errors import Exit, NotFound, UserError
 from streaming.logs import tell
 from streaming.moments import unix_ms
 from streaming.views import GroupView, Views, answers
+from streaming.views.causes import cause_of, is_further_round
 from streaming.views.owners import Span, spans_of_owners
 from streaming.views.policy_advice import count_in_words, seat_count
+from streaming.views.rebalance_words import began_after, phases
+from streaming.views.rebalances import INFERRED
 from streaming.views.rows import RebalanceRow, Timeline
 from streaming.views.seat_words import vacancy_in_words
-from streaming.views.text import brief, duration, escape
+from streaming.views.text import brief, counted, duration, escape, in_quotes, naming, plain
 from streaming.views.why import why as explained
-from streaming.views.words import phases
 
 
 class BadPlace(UserError):
@@ -47,6 +50,11 @@ _TOLD_BY_THE_REBALANCE = {"rebalance_started", "rebalance_completed"}
 
 def timeline_lines(told: Timeline) -> list[TimelineLine]:
     """Return one line for each rebalance, at its start, and one for each other event."""
+    with naming(told.client_ids):
+        return _timeline_lines(told)
+
+
+def _timeline_lines(told: Timeline) -> list[TimelineLine]:
     completed = {
         (row.at_ms, row.record.generation_id): row.record
         for row in told.events
@@ -68,22 +76,23 @@ def timeline_lines(told: Timeline) -> list[TimelineLine]:
 
 
 def _rebalance(row: RebalanceRow, completed: RebalanceCompleted | None) -> str:
-    cause = escape(row.cause).replace("_", " ")
+    is_inferred = row.how_known == INFERRED
+    cause = plain(row.cause)
     first = row.started[0] if row.started else None
     if first is not None and first.member_id:
         cause += f", {brief(first.member_id)} at {escape(first.client_host) or '?'}"
     if first is not None and first.reason:
-        cause += f' ("{escape(first.reason)}")'
-    more = [escape(each.cause).replace("_", " ") for each in row.started[1:]]
+        cause += in_quotes(first.reason)
+    more = [plain(cause_of(each)) for each in row.started[1:] if not is_further_round(each)]
+    rounds = [plain(cause_of(each)) for each in row.started[1:] if is_further_round(each)]
     parts = [cause]
     if more:
-        parts.append(f"then {', '.join(more)}")
+        parts.append(f"{'also' if is_inferred else 'then'} {', '.join(more)}")
+    if rounds:
+        parts.append(f"then {', '.join(rounds)}")
     if row.held_ms is not None:
         parts.append(f"held for {duration(row.held_ms)}")
-    took = "still running" if row.duration_ms is None else f"took {duration(row.duration_ms)}"
-    if completed is not None:
-        took += f" ({phases(completed)})"
-    parts.append(took)
+    parts += _inferred(row, completed) if is_inferred else [_took(row, completed)]
     if row.members is not None:
         led = f", led by {brief(completed.leader)}" if completed is not None and completed.leader else ""
         parts.append(f"{row.members} member{'s' * (row.members != 1)}{led}")
@@ -93,6 +102,24 @@ def _rebalance(row: RebalanceRow, completed: RebalanceCompleted | None) -> str:
     if row.moved:
         parts.append(f"{row.moved} partition{'s' * (row.moved != 1)} changed hands")
     return "; ".join(parts)
+
+
+def _took(row: RebalanceRow, completed: RebalanceCompleted | None) -> str:
+    took = "still running" if row.duration_ms is None else f"took {duration(row.duration_ms)}"
+    if len(row.generations) > 1:
+        return f"{took} in {len(row.generations)} rounds"
+    return f"{took} ({phases(completed)})" if completed is not None else took
+
+
+def _inferred(row: RebalanceRow, completed: RebalanceCompleted | None) -> Iterator[str]:
+    """Yield what is known of the times of a rebalance whose start is not recorded."""
+    yield began_after(row.not_before_ms)
+    if row.unplanned_rounds:
+        yield f"{counted(row.unplanned_rounds, 'round')} before it without a plan"
+    if len(row.generations) > 1:
+        yield f"{len(row.generations)} rounds"
+    elif completed is not None and completed.syncs_ms is not None:
+        yield f"plan {duration(completed.syncs_ms)}"
 
 
 def timeline(
@@ -112,8 +139,8 @@ def show_timeline(told: Timeline, limit: int | None, output: Output) -> None:
     output.rows(HISTORY, lines if limit is None else lines[-limit:])
     if told.known_from_ms:
         tell(
-            f"The history of {escape(told.group_id)} begins at {moment(told.known_from_ms)}:"
-            " earlier events have expired."
+            f"The history of {escape(told.group_id)} begins at {moment(told.known_from_ms)}: "
+            + ("Kafka's log has no earlier records." if told.kept_by else "earlier events have expired.")
         )
 
 
@@ -182,9 +209,9 @@ def show_owner(
     else:
         text = "nobody" if answer.seat is None else vacancy_in_words(answer.seat)
         if at_ms > now:
-            text = "unknown: this time is in the future"
+            text = "not known: this time is in the future"
         elif not answer.is_known:
-            text = f"unknown: the history begins at {moment(answer.known_from_ms)}"
+            text = f"not known: the history begins at {moment(answer.known_from_ms)}"
         sides = [f"{side} {_span(s)}" for side, s in (("before:", answer.before), ("after:", answer.after)) if s]
         text = "; ".join([text, *sides])
     output.line(f"{name} at {moment(at_ms)}: {text}")
@@ -194,6 +221,11 @@ def _span(span: Span) -> str:
     begin = moment(span.from_ms) or "before the history begins"
     if span.seat_of is not None:
         begin += f" (in place of {brief(span.seat_of)})"
-    end = f"{moment(span.to_ms)} ({span.because})" if span.to_ms is not None else "now"
+    end = f"{moment(span.to_ms)} ({span.because}{_last_commit(span)})" if span.to_ms is not None else "now"
     client, host = to_cell(span.client_id), to_cell(span.client_host)
     return f"{escape(span.member_id) or MISSING}, client {client} at {host}, from {begin} to {end}"
+
+
+def _last_commit(span: Span) -> str:
+    """Return when an owner committed last of which only that it is gone is known; "" for other owners."""
+    return f"; its last commit was at {moment(span.last_commit_ms)}" if span.last_commit_ms is not None else ""

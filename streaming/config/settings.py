@@ -95,6 +95,16 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
         500_000, ge=1, description="The maximum number of requests of one batch; the others wait for the next batch."
     )
 
+    # the observer of Kafka's own groups
+    observe_prefix: str = Field(
+        "observed", pattern=r"^[a-zA-Z0-9._-]{1,200}$", description="Topics of the observer: PREFIX.groups and so on."
+    )
+    observe_checkpoint: str = Field("checkpoints/observed", min_length=1, description="Folder of the observer's state.")
+    observe_every_ms: int = Field(2_000, ge=100, le=60_000, description="The time between two batches of the observer.")
+    observe_records_per_batch: int = Field(
+        500_000, ge=1_000, le=100_000_000, description="The maximum number of records of one batch of the observer."
+    )
+
     # the gateway; the settings of its certificates are in `GatewayAccess`
     gateway_host: str = Field("127.0.0.1", min_length=1, description="The address on which the gateway listens.")
     gateway_port: int = Field(
@@ -218,6 +228,25 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
     @property
     def transactions_topic(self) -> str:
         return f"{self.topic_prefix}.transactions"
+
+    @property
+    def topics_topic(self) -> str:
+        """The topic with the names of topic ids, which only the observer has."""
+        return f"{self.topic_prefix}.topics"
+
+    def observing(self) -> "Settings":
+        """Return the settings of the observer: its own topics and its own checkpoint.
+
+        Commands that read what it writes have its prefix as `topic_prefix`, so this is no error of theirs.
+
+        Raises:
+            BadSettings: The observer would share its topics or its checkpoint with the coordinator.
+        """
+        if self.observe_prefix == self.topic_prefix:
+            raise BadSettings("observe_prefix is topic_prefix: the observer needs topics of its own.")
+        if self.observe_checkpoint == self.checkpoint:
+            raise BadSettings("observe_checkpoint is checkpoint: the observer needs a folder of its own.")
+        return self.model_copy(update={"topic_prefix": self.observe_prefix, "checkpoint": self.observe_checkpoint})
 
     @property
     def topics(self) -> tuple[str, ...]:

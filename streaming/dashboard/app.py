@@ -7,16 +7,18 @@
     GET /api/why?id=          its latest rebalance explained, or the latest by at=
     GET /api/owner?id=        the owner of topic= partition= now, or at at=
     GET /api/stream           changes, as server-sent events; of one group with id=
+    GET /api/sources          the prefixes of other coordinators whose groups are shown as well
     GET /api/schema           JSON Schema of the answers by path, and of the stream's events
     GET /healthz              200 while the server lives, and the state of reading
     GET /metrics              metrics, if any are registered
 
+With of=PREFIX, each of them answers about the groups of another prefix; without it, about the groups of its own.
 Times are Unix milliseconds. An error is `{"error": "..."}`: 400 for a parameter, 404 for an unknown group or file, 503
 until the existing records are read and for too many streams.
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -33,7 +35,7 @@ from streaming.dashboard.live import Live, NoSuchGroup, NotYet, Status
 from streaming.dashboard.request_filter import RequestFilter
 from streaming.dashboard.streams import TOLD, Stream
 from streaming.views.answers import json_schema, to_json
-from streaming.views.rows import Error, GroupDetail, Overview, Owner, Timeline
+from streaming.views.rows import Error, GroupDetail, Overview, Owner, Sources, Timeline
 from streaming.views.why import Why
 
 log = logging.getLogger(__name__)
@@ -50,6 +52,7 @@ ANSWERS: dict[str, Any] = {
     "/api/timeline": Timeline,
     "/api/why": Why | None,
     "/api/owner": Owner,
+    "/api/sources": Sources,
     "/api/schema": dict[str, Any],
     "/healthz": Status,
 }
@@ -61,10 +64,13 @@ class App:
 
     Args:
         registry: The metrics for /metrics; None for no such path.
+        others: The groups of other prefixes, by prefix.
     """
 
-    def __init__(self, live: Live, registry: CollectorRegistry | None = None) -> None:
-        self._live, self._registry = live, registry
+    def __init__(
+        self, live: Live, registry: CollectorRegistry | None = None, others: Mapping[str, Live] | None = None
+    ) -> None:
+        self._live, self._registry, self._others = live, registry, others or {}
         self._streams = 0
         self._files = read_all()
         self._schema = to_json(json_schema(ANSWERS, TOLD))
@@ -72,15 +78,16 @@ class App:
     def asgi(self, names: Collection[str] | None) -> ASGIApp:
         """Build the application. A request must name one of the hosts `names`; None for any host."""
         api: dict[str, Callable[[Request], bytes]] = {
-            "/api/groups": lambda request: self._live.overview(),
-            "/api/group": lambda request: self._live.detail(_id(request)),
-            "/api/timeline": lambda request: self._live.timeline(
+            "/api/groups": lambda request: self._of(request).overview(),
+            "/api/group": lambda request: self._of(request).detail(_id(request)),
+            "/api/timeline": lambda request: self._of(request).timeline(
                 _id(request), _number(request, "from"), _number(request, "to")
             ),
-            "/api/why": lambda request: self._live.why(_id(request), _number(request, "at")),
+            "/api/why": lambda request: self._of(request).why(_id(request), _number(request, "at")),
             "/api/owner": self._owner,
+            "/api/sources": lambda request: to_json(Sources(others=sorted(self._others))),
             "/api/schema": lambda request: self._schema,
-            "/healthz": lambda request: to_json(self._live.status),
+            "/healthz": lambda request: to_json(self._of(request).status),
         }
         routes = [Route(path, _json(answer)) for path, answer in api.items()]
         routes += [
@@ -93,16 +100,25 @@ class App:
         refusals: dict[Any, Any] = {
             HTTPException: lambda request, error: _error(error.status_code, error.detail),
             NoSuchGroup: lambda request, error: _error(404, "This group is unknown."),
-            NotYet: lambda request, error: _error(503, self._not_yet()),
+            NotYet: lambda request, error: _error(503, _not_yet(self._of(request).status)),
             Exception: lambda request, error: _error(500, "The dashboard has a bug. Its log has the error."),
         }
         return RequestFilter(Starlette(routes=routes, exception_handlers=refusals), names)
+
+    def _of(self, request: Request) -> Live:
+        """Return the groups that a request is about."""
+        of = request.query_params.get("of")
+        if of is None:
+            return self._live
+        if (other := self._others.get(of)) is None:
+            raise HTTPException(404, "This page does not show that prefix.")
+        return other
 
     def _owner(self, request: Request) -> bytes:
         topic, partition = request.query_params.get("topic"), _number(request, "partition")
         if topic is None or partition is None:
             raise HTTPException(400, "topic and partition are required.")
-        return self._live.owner(_id(request), topic, partition, _number(request, "at"))
+        return self._of(request).owner(_id(request), topic, partition, _number(request, "at"))
 
     def _index(self, request: Request) -> Response:
         return _file(request, self._files["index.html"])
@@ -120,7 +136,7 @@ class App:
         if self._streams >= STREAMS_MAX:
             raise HTTPException(503, f"{STREAMS_MAX} browsers are connected already.")
         cursor = request.headers.get("last-event-id") or request.query_params.get("last")
-        stream = Stream(self._live, request.query_params.get("id"), cursor)
+        stream = Stream(self._of(request), request.query_params.get("id"), cursor)
 
         async def counted() -> Any:
             self._streams += 1
@@ -132,11 +148,11 @@ class App:
 
         return EventSourceResponse(counted(), send_timeout=SEND_TIMEOUT_S, ping=15)
 
-    def _not_yet(self) -> str:
-        status = self._live.status
-        if status.why:
-            return status.why
-        return f"Catching up: {status.read} of about {status.of} records are read."
+
+def _not_yet(status: Status) -> str:
+    if status.why:
+        return status.why
+    return f"Catching up: {status.read} of about {status.of} records are read."
 
 
 def _json(answer: Callable[[Request], bytes]) -> Callable[[Request], Response]:

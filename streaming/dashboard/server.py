@@ -4,7 +4,7 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Self
 
 import uvicorn
@@ -17,6 +17,7 @@ from streaming.dashboard.live import Live
 from streaming.dashboard.request_filter import names_of
 from streaming.errors import PortTaken
 from streaming.views.metrics import GroupFigures
+from streaming.views.observed_metrics import LABELS, SeveralFigures
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class WebServer:
         host: The address to listen on.
         port: The port; 0 for any free port, which `url` then contains.
         names: The host names that a proxy in front uses in its requests.
+        others: The groups of other prefixes, by prefix.
 
     Raises:
         PortTaken: another program listens on that port.
@@ -46,13 +48,14 @@ class WebServer:
         port: int,
         registry: CollectorRegistry | None = None,
         names: Collection[str] = (),
+        others: Mapping[str, Live] | None = None,
     ) -> None:
-        self._live = live
+        self._lives = [live, *(others or {}).values()]
         self._socket = _listening(host, port)
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
         config = uvicorn.Config(
-            App(live, registry).asgi(names_of(host, names)),
+            App(live, registry, others).asgi(names_of(host, names)),
             log_config=None,
             access_log=False,
             limit_concurrency=CONNECTIONS_MAX,
@@ -70,17 +73,19 @@ class WebServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.close()
+        for live in self._lives:
+            live.close()
         self._server.should_exit = True
         self._thread.join(ENDS_WITHIN_S)
         self._socket.close()
 
 
 class Dashboard(contextlib.ExitStack):
-    """The dashboard of one coordinator. `url` is its address.
+    """The dashboard of one coordinator, and of groups that Kafka's own coordinator keeps. `url` is its address.
 
     Args:
         tell: Called with a sentence when brokers do not answer.
+        observe: The prefixes to which `coordinator observe` writes, and whose groups are shown as well.
 
     Raises:
         PortTaken: another program listens on that port.
@@ -90,27 +95,37 @@ class Dashboard(contextlib.ExitStack):
         self,
         settings: Settings,
         tell: Callable[[str], None] = lambda sentence: log.warning("%s", sentence),
+        observe: Collection[str] = (),
     ) -> None:
         super().__init__()
         self.live = Live()
+        self.others = {prefix: Live() for prefix in dict.fromkeys(observe) if prefix != settings.topic_prefix}
         registry = CollectorRegistry()
-        registry.register(
-            GroupFigures(
-                self.live.look,
-                groups_max=settings.dashboard_metrics_groups_max,
-                of_partitions=settings.dashboard_metrics_of_partitions,
-            )
-        )
+        figures = [_figures(settings, self.live, {}), *(_figures(settings, o, LABELS) for o in self.others.values())]
+        registry.register(SeveralFigures(figures))
         names = settings.dashboard_names.replace(",", " ").split()
-        self._web = WebServer(self.live, settings.dashboard_host, settings.dashboard_port, registry, names)
-        self._following = Following(settings, self.live, tell)
+        host, port = settings.dashboard_host, settings.dashboard_port
+        self._web = WebServer(self.live, host, port, registry, names, self.others)
+        self._following = [Following(settings, self.live, tell)]
+        for prefix, other in self.others.items():
+            self._following.append(Following(settings.model_copy(update={"topic_prefix": prefix}), other, tell))
         self.url = self._web.url
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self.enter_context(self._following)
+        for following in self._following:
+            self.enter_context(following)
         self.enter_context(self._web)
         return self
+
+
+def _figures(settings: Settings, live: Live, labels: Mapping[str, str]) -> GroupFigures:
+    return GroupFigures(
+        live.look,
+        groups_max=settings.dashboard_metrics_groups_max,
+        of_partitions=settings.dashboard_metrics_of_partitions,
+        labels=labels,
+    )
 
 
 def _listening(host: str, port: int) -> socket.socket:

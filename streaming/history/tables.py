@@ -47,6 +47,10 @@ EVENTS = pa.schema([
     # of policies: rebalance_held, seat_vacated, seat_taken, member_quarantined, policy_set, a rebalance that was held
     ("policy", _TEXT), ("held_ms", _LONG), ("how", _TEXT), ("before", _TEXT), ("unowned_ms", _LONG),
     ("identity", _TEXT), ("flaps", _INT), ("times", _INT), ("policies", _INT),
+    # of groups that Kafka's coordinator keeps: observation_began, history_gap, member_gone, an inferred rebalance
+    ("founded", pa.bool_()), ("from_offset", _LONG), ("from_generation", _INT), ("to_generation", _INT),
+    ("holes", pa.bool_()), ("last_commit_ms", _LONG), ("session_timeout_ms", _INT), ("likely", _TEXT),
+    ("how_known", _TEXT), ("not_before_ms", _LONG), ("unplanned_rounds", _INT),
 ])  # fmt: skip
 
 GROUPS = pa.schema([
@@ -57,19 +61,22 @@ GROUPS = pa.schema([
         ("session_timeout_ms", _INT), ("rebalance_timeout_ms", _INT), ("assigned", _ASSIGNED),
         ("fencing_token", _LONG), ("rack_id", _TEXT), ("member_epoch", _INT), ("state", _TEXT),
         ("subscribed_topics", _TEXTS), ("regex", _TEXT), ("revoking", _ASSIGNED), ("target", _ASSIGNED),
-        ("protocol", _TEXT), ("standing", _TEXT)]))),
+        ("protocol", _TEXT), ("standing", _TEXT),
+        ("work", pa.struct([("connectors", _TEXTS), ("tasks", _ASSIGNED)]))]))),
     # only groups of the consumer protocol have these
     ("type", _TEXT), ("assignment_epoch", _INT),
     # only groups on which a policy has an effect have it
     ("hold", pa.struct([
         ("since_ms", _LONG), ("until_ms", _LONG), ("frozen_until_ms", _LONG), ("vacant", _INT), ("standing_by", _INT),
         ("quarantined", _INT)])),
+    # only groups that Kafka's coordinator keeps have it
+    ("kept_by", _TEXT),
 ])  # fmt: skip
 
 OFFSETS = pa.schema([
     ("group_id", _TEXT), ("topic", _TEXT), ("partition", _INT), ("offset", _LONG), ("leader_epoch", _INT),
     ("metadata", _TEXT), ("commit_timestamp_ms", _LONG), _AT, ("expire_timestamp_ms", _LONG), ("generation_id", _INT),
-    ("member_id", _TEXT), ("version", _LONG), ("topic_id", _TEXT),
+    ("member_id", _TEXT), ("version", _LONG), ("topic_id", _TEXT), ("stands_for", _LONG),
 ])  # fmt: skip
 
 TABLES = {"events": EVENTS, "groups": GROUPS, "offsets": OFFSETS}
@@ -93,4 +100,6 @@ def to_row(record: AnyEvent | GroupRecord | OffsetRecord) -> dict[str, Any]:
         for field in "assigned", "revoking", "target":
             if member.get(field) is not None:
                 member[field] = list(member[field].items())
+        if member.get("work") is not None:
+            member["work"]["tasks"] = list(member["work"]["tasks"].items())
     return row

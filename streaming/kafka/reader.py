@@ -50,6 +50,12 @@ _RETRIED = frozenset(
 )
 """Errors after which librdkafka retries by itself, although it does not call them retriable."""
 
+NO_LEADER_YET = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+"""Errors of a partition that was created a moment ago: its leader is chosen, but not every broker has been told."""
+
+LEADER_WAIT_S = 0.1
+"""The time between two requests about a partition without a leader."""
+
 TopicPlace = tuple[str, int]
 """A topic and one of its partitions."""
 
@@ -269,8 +275,16 @@ class TopicReader:
         return [(topic, number) for topic in topics for number in sorted(partitions(len(known[topic].partitions)))]
 
     def _bounds(self, place: TopicPlace) -> tuple[int, int]:
+        """Request the begin and the end of a partition. A broker may not know yet that it leads a new one."""
+        until_s, wanted = time.monotonic() + ANSWER_WAIT_S, TopicPartition(*place)
         with self._answering():
-            return self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=ANSWER_WAIT_S, cached=False)
+            while True:
+                try:
+                    return self._consumer.get_watermark_offsets(wanted, timeout=ANSWER_WAIT_S, cached=False)
+                except KafkaException as error:
+                    if error.args[0].code() not in NO_LEADER_YET or time.monotonic() >= until_s:
+                        raise
+                time.sleep(LEADER_WAIT_S)
 
     @contextmanager
     def _answering(self) -> Iterator[None]:

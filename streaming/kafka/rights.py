@@ -28,6 +28,7 @@ class Role(StrEnum):
     MEMBER = "member"
     WATCHER = "watcher"
     AUDITOR = "auditor"
+    OBSERVER = "observer"
 
 
 ANY_TOPIC = "*"
@@ -61,8 +62,30 @@ RIGHTS: Mapping[Role, Mapping[str, Operations]] = {
     Role.MEMBER: {"requests": (WRITE,), "replies": (READ,)},
     Role.WATCHER: {"groups": (READ,), "events": (READ,)},
     Role.AUDITOR: dict.fromkeys(("requests", "replies", "groups", "events"), (READ,)),
+    # The observer of Kafka's own groups reads the latest events and the names of topic ids.
+    Role.OBSERVER: {
+        "groups": (WRITE, DESCRIBE_CONFIGS),
+        "events": (READ, WRITE, DESCRIBE_CONFIGS),
+        "topics": (READ, WRITE, DESCRIBE_CONFIGS),
+    },
 }
 """By role, operations on the topics of that name behind the prefix. Read and Write include Describe."""
+
+SOURCE_TOPIC = "__consumer_offsets"
+"""The topic in which Kafka's own coordinator keeps its groups."""
+
+PROVIDERS = " docs/observe.md lists the providers that do not allow it."
+
+TO_OBSERVE: Operations = (READ,)
+"""The further rights of the observer on `SOURCE_TOPIC`."""
+
+TO_LOOK_UP: Operations = (DESCRIBE,)
+"""The further rights of the observer on the group of Spark's driver, whose name begins with the topic prefix: Spark
+requests its committed offsets, although it has none. Also on the topics that groups read, for the names of ids."""
+
+TO_SEE_RETENTION: Operations = (DESCRIBE_CONFIGS,)
+"""Optional further rights of the observer on `SOURCE_TOPIC` and on the cluster: how long tombstones and offsets are
+kept."""
 
 TO_SEE_ACLS = (DESCRIBE,)
 """The further rights on the cluster of a gateway that compares requests with the brokers' own access control lists."""
@@ -84,12 +107,18 @@ def commands(role: Role, principal: str, settings: Settings, *, to_create: bool 
         to_create: Whether the coordinator may also create its topics.
     """
     for topic, operations in RIGHTS[role].items():
-        if to_create and role is Role.COORDINATOR:
+        if to_create and role in (Role.COORDINATOR, Role.OBSERVER):
             operations = (*operations, *TO_CREATE)
         name = topic if topic == ANY_TOPIC else f"{settings.topic_prefix}.{topic}"
         yield _command(principal, operations, ["--topic", name], settings)
     if role is Role.GATEWAY:
         yield _command(principal, IN_TRANSACTIONS, ["--transactional-id", ANY_ID], settings)
+    if role is Role.OBSERVER:
+        yield _command(principal, (*TO_OBSERVE, *TO_SEE_RETENTION), ["--topic", SOURCE_TOPIC], settings)
+        of_driver = ["--group", settings.topic_prefix, "--resource-pattern-type", "prefixed"]
+        yield _command(principal, TO_LOOK_UP, of_driver, settings)
+        yield _command(principal, TO_LOOK_UP, ["--topic", ANY_TOPIC], settings)
+        yield _command(principal, TO_SEE_RETENTION, ["--cluster"], settings)
     if role is Role.GATEWAY and settings.is_relayed_as_gateway and settings.gateway_relay == "acls":
         yield _command(principal, TO_SEE_ACLS, ["--cluster"], settings)
 
@@ -111,6 +140,8 @@ def see_rights(settings: Settings, role: Role) -> None:
     """
     own = {topic: wanted for topic, wanted in RIGHTS[role].items() if topic != ANY_TOPIC}
     rights = {f"{settings.topic_prefix}.{topic}": wanted for topic, wanted in own.items()}
+    if role is Role.OBSERVER:
+        rights[SOURCE_TOPIC] = TO_OBSERVE
     allowed = _allowed(settings, list(rights))
     missing = [
         f"{_spelt(operation)} on {topic}"
@@ -122,6 +153,7 @@ def see_rights(settings: Settings, role: Role) -> None:
         raise RightMissing(
             f"The {role}'s user lacks rights at the brokers ({', '.join(missing)}): "
             f"`coordinator acls {role} --principal User:NAME` prints the commands that grant them."
+            f"{PROVIDERS if role is Role.OBSERVER else ''}"
         )
 
 

@@ -8,6 +8,8 @@
 | `events` | the cause of each change of a group | as requests | 7 days |
 | `transactions` | a record for each commit inside a transaction | as requests | until it is reported |
 
+The observer of Kafka's own groups has `groups`, `events` and `topics`, which holds the names of topic ids.
+
 `_NEEDED` has the settings of a topic that the coordinator depends on. Every start checks these settings, and checks
 that each topic takes at least `SINK_BATCH_BYTES`. `topic_watch` checks both while the query runs. `_CHOSEN` has the
 settings that we use when we create a topic, and that may be changed later.
@@ -16,7 +18,7 @@ settings that we use when we create a topic, and that may be changed later.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -52,6 +54,7 @@ _PARTITIONS: Mapping[str, str] = {
     "groups": "request_partitions",
     "events": "request_partitions",
     "transactions": "request_partitions",
+    "topics": "request_partitions",
 }
 
 # Setting by setting, the valid values. The first one is used for a new topic.
@@ -61,6 +64,7 @@ _NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "groups": {"cleanup.policy": ("compact",)},
     "events": {"cleanup.policy": ("delete", "compact,delete")},
     "transactions": {"cleanup.policy": ("delete",), "retention.ms": ("-1",), "retention.bytes": ("-1",)},
+    "topics": {"cleanup.policy": ("compact",)},
 }
 
 MESSAGE_BYTES_MAX = RECORD_BYTES_MAX + 2**16
@@ -74,6 +78,7 @@ _CHOSEN: Mapping[str, Mapping[str, str]] = {
     "groups": {"segment.bytes": str(100 * 2**20), "segment.ms": str(_DAY_MS), **_ROOM},
     "events": {"retention.ms": str(7 * _DAY_MS), "segment.ms": str(_DAY_MS), **_ROOM},
     "transactions": {"segment.bytes": str(2**20), **_ROOM},
+    "topics": {"segment.bytes": str(100 * 2**20), "segment.ms": str(_DAY_MS), **_ROOM},
 }
 
 _ADVICE: Mapping[type[KafkaError], str] = {
@@ -115,12 +120,33 @@ class Topics(NamedTuple):
     transactions: Topic
 
 
+class ObservedTopics(NamedTuple):
+    """The three topics of one observer of Kafka's own groups."""
+
+    groups: Topic
+    events: Topic
+    topics: Topic
+
+
+T = TypeVar("T", Topics, ObservedTopics)
+
+
 def layout(settings: Settings) -> Topics:
     """Return the layout of the topics for these settings."""
     return Topics(*(_topic(role, settings) for role in Topics._fields))
 
 
+def observed_layout(settings: Settings) -> ObservedTopics:
+    """Return the layout of an observer's topics for these settings."""
+    return ObservedTopics(*(_topic(role, settings) for role in ObservedTopics._fields))
+
+
 def ensure(settings: Settings, report: Callable[[str], None] | None = None) -> Topics:
+    """Create the missing topics of the coordinator; see `ensure_all`."""
+    return ensure_all(settings, layout(settings), report)
+
+
+def ensure_all(settings: Settings, topics: T, report: Callable[[str], None] | None = None) -> T:
     """Create the missing topics, check the existing ones, and return when all of them have leaders.
 
     Another service may do the same at the same time.
@@ -134,7 +160,6 @@ def ensure(settings: Settings, report: Callable[[str], None] | None = None) -> T
         TopicMismatch: a topic has other partitions, another cleanup policy or timestamp type, or less room than needed.
     """
     say = report or (lambda _: None)
-    topics = layout(settings)
     names = [topic.name for topic in topics]
     with _admin(settings) as admin:
         there = {each["name"] for each in admin.describe_topics(names) if each["partitions"]}
@@ -165,15 +190,18 @@ def refusal(found: Iterable[Mismatch]) -> TopicMismatch:
     return TopicMismatch(f"{whats}: alter the topics or the settings, or choose a topic_prefix that is not in use.")
 
 
-def topic_ids(settings: Settings) -> dict[str, str]:
+def topic_ids(settings: Settings, topics: Topics | ObservedTopics | None = None) -> dict[str, str]:
     """Return the id of each topic. A topic that is deleted and created again gets another id.
+
+    Args:
+        topics: The coordinator's topics if None.
 
     Raises:
         BrokerUnreachable: no broker answered.
         TopicRefused: a topic does not exist.
     """
     with _admin(settings) as admin:
-        described = admin.describe_topics([topic.name for topic in layout(settings)])
+        described = admin.describe_topics([topic.name for topic in topics or layout(settings)])
     for topic in described:
         _refuse_error(topic["name"], "show", topic["error_code"])
     return {topic["name"]: str(topic["topic_id"]) for topic in described}
@@ -230,7 +258,7 @@ def _await_leaders(admin: Any, names: list[str]) -> None:
         ) from error
 
 
-def _mismatches(admin: Any, topics: Topics) -> Iterator[Mismatch]:
+def _mismatches(admin: Any, topics: Topics | ObservedTopics) -> Iterator[Mismatch]:
     """Yield the differences between the existing topics and the needs of the coordinator."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in topics]
     configs = admin.describe_configs(resources, config_filter="all")["topic"]

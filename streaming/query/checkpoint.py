@@ -84,7 +84,7 @@ def claim(
                 "restore that file from a back-up, or start with an empty checkpoint folder."
             )
         wanted = msgspec.structs.replace(wanted, fencing_token_floor=find_floor())
-        _write(spark, path, wanted.sealed)
+        write_file(spark, path, msgspec.json.encode(wanted.sealed))
         return wanted
     if differences := _differences(found, wanted):
         raise CheckpointMismatch(
@@ -272,14 +272,18 @@ def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
     return hadoop_path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), hadoop_path
 
 
-def _write(spark: SparkSession, path: str, identity: Identity) -> None:
-    """Write the whole file or nothing: write it under another name first, then rename it."""
+def write_file(spark: SparkSession, path: str, data: bytes) -> None:
+    """Write the whole file or nothing: write it under another name first, then rename it.
+
+    Raises:
+        CheckpointMismatch: The file exists, or cannot be written.
+    """
     jvm: Any = spark.sparkContext._jvm
     files, beside = _file_system(spark, f"{path}.new")
     permission = jvm.org.apache.hadoop.fs.permission.FsPermission("600")
     stream = files.create(beside, True)
     try:
-        stream.write(msgspec.json.encode(identity))
+        stream.write(data)
         stream.hsync()
     finally:
         stream.close()

@@ -220,7 +220,7 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
         .groupBy("key")
         .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", "ProcessingTimeTimeout")
     )
-    return _unpacked(observed(answered).where("topic is not null"))
+    return unpacked(observed(answered).where("topic is not null"))
 
 
 def even_keys(spark: SparkSession, shards: int, tasks: int) -> list[int]:
@@ -235,7 +235,7 @@ def even_keys(spark: SparkSession, shards: int, tasks: int) -> list[int]:
     return [next(key for key in keys if hash_of(key) % tasks == shard % tasks) for shard, keys in enumerate(candidates)]
 
 
-def _unpacked(packs: DataFrame) -> DataFrame:
+def unpacked(packs: DataFrame) -> DataFrame:
     """Convert `Pack`s into the rows that the sink writes."""
     version, at_ms = F.col("versions")[F.col("place")], F.col("times")[F.col("place")]
     ended, counted = _header(AT_MS, at_ms), _header(VERSION, version)
@@ -290,7 +290,7 @@ class Coordinator:
         ids = topics.topic_ids(settings)
         self._mark.set(settings.checkpoint)
         held = (settings.requests_topic, settings.groups_topic, settings.events_topic)
-        ProgressLog(self.tallies).attach(spark)
+        ProgressLog(self.tallies, QUERY_NAME).attach(spark)
         with explained(settings):
             identity = checkpoint.claim(
                 spark, settings, {name: ids[name] for name in held}, lambda: find_floor(settings, self._report)

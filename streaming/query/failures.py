@@ -21,7 +21,9 @@ def _damaged(why: str) -> str:
 
 _AGAIN, _PERSON = Exit.FAILED, Exit.NEEDS_A_PERSON
 
-CAUSES: list[tuple[str, Exit, str]] = [
+Causes = list[tuple[str, Exit, str]]
+
+CAUSES: Causes = [
     # a pattern in Spark's report, the exit code (another start can help, or only a person can), and the message to the
     # user
     (r"CorruptState: (?P<why>[^\n]*)", _PERSON,
@@ -66,20 +68,20 @@ class SparkRefused(UserError):
 
 
 @contextmanager
-def explained(settings: Settings) -> Iterator[None]:
+def explained(settings: Settings, causes: Causes = CAUSES) -> Iterator[None]:
     """Raise `SparkRefused` for every error that Spark raises in the block."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        raise because(str(error), settings, SparkRefused) from error
+        raise because(str(error), settings, SparkRefused, causes) from error
 
 
-def because(account: str, settings: Settings, kind: type[UserError]) -> UserError:
+def because(account: str, settings: Settings, kind: type[UserError], causes: Causes = CAUSES) -> UserError:
     """Convert Spark's report of a failure into an error of one sentence. Its exit code says whether to restart.
 
     For an unknown cause, the error quotes the innermost line of the report, and its exit code allows another start.
     """
-    for pattern, exit_code, sentence in CAUSES:
+    for pattern, exit_code, sentence in causes:
         if found := re.search(pattern, account):
             error = kind(_filled(sentence, settings, found.groupdict()))
             error.exit_code = exit_code
@@ -90,6 +92,7 @@ def because(account: str, settings: Settings, kind: type[UserError]) -> UserErro
 def _filled(sentence: str, settings: Settings, found: Mapping[str, str]) -> str:
     return sentence.format(
         checkpoint=settings.checkpoint,
+        prefix=settings.topic_prefix,
         requests=settings.requests_topic,
         topics=", ".join((settings.replies_topic, settings.groups_topic, settings.events_topic)),
         bootstrap_servers=settings.bootstrap_servers,

@@ -98,7 +98,7 @@ class ShardOperator:
         Raises:
             CorruptState: The state cannot be trusted. A client's bad record never raises.
         """
-        _disable_garbage_collection()
+        disable_garbage_collection()
         sync_before_output(self.synced)
         now_ms = state.getCurrentProcessingTimeMs()
         number = int(key[0]) % self.partitions
@@ -199,7 +199,7 @@ def unpacked(stored: str) -> Held:
 
 
 @cache
-def _disable_garbage_collection() -> None:
+def disable_garbage_collection() -> None:
     """Disable garbage collections within tasks, and exclude imported objects from all of them, once for each worker.
 
     Spark's worker collects garbage after every task. Each collection would search all of pandas, which takes 40 ms; and

@@ -177,7 +177,7 @@ def _phases(events: Any) -> _Phases:
             begun_ms = each.at_ms
         elif isinstance(each, RebalanceCompleted):
             if begun_ms is not None:
-                phases.add(begun_ms, each.at_ms - each.syncs_ms, each.generation_id or 0)
+                phases.add(begun_ms, each.at_ms - (each.syncs_ms or 0), each.generation_id or 0)
             begun_ms = None
     return phases
 

@@ -79,6 +79,7 @@ class Report(Struct):
 
     Args:
         corrected: The number of keys whose last record was an older one for a while. They are no findings.
+        is_observed: Whether Kafka's own coordinator keeps the groups, so that there are no requests to compare.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -88,6 +89,7 @@ class Report(Struct):
     requests: int = 0
     commits: int = 0
     corrected: int = 0
+    is_observed: bool = False
 
     def add(self, finding: Finding) -> None:
         self.counts[finding.kind] += 1
@@ -100,10 +102,10 @@ class Report(Struct):
     def __str__(self) -> str:
         listed = [str(finding) for finding in self.findings]
         unlisted = self.counts.total() - len(listed)
-        summary = (
-            f"{self.records} records of {self.groups} group{'s' * (self.groups != 1)} were read,"
-            f" {self.requests} requests and {self.commits} acknowledged commits were compared with later records"
-        )
+        summary = f"{self.records} records of {self.groups} group{'s' * (self.groups != 1)} were read"
+        if not self.is_observed:
+            compared = f"{self.requests} requests and {self.commits} acknowledged commits"
+            summary += f", {compared} were compared with later records"
         if self.corrected:
             summary += f"; another writer repeated {self.corrected} keys late, and they have been written again since"
         if not listed:

@@ -6,8 +6,10 @@ from msgspec import Struct, field
 
 from coordinator.consumer_protocol import READABLE, assigned_partitions
 from coordinator.outputs import GroupRecord
-from coordinator.phases import Phase
+from coordinator.phases import GroupType, Phase
 from streaming.verify.findings import Kind
+from streaming.views.fields import held
+from streaming.views.group import KAFKA
 from streaming.views.text import brief, escape
 
 Owner = tuple[str, str]
@@ -25,6 +27,9 @@ class Owners(Struct):
 
     def take(self, record: GroupRecord) -> Iterator[tuple[Kind, str]]:
         """Judge the next record. Earlier in a rebalance, members show their assignments of the last generation."""
+        if record.kept_by == KAFKA and record.type == GroupType.CONSUMER.value:
+            yield from _two_at_once(record)
+            return
         if record.state is not Phase.STABLE or record.protocol_type not in READABLE:
             return
         before = self.last if self.generation_id == record.generation_id else {}
@@ -46,3 +51,14 @@ def _owners(record: GroupRecord) -> Iterator[tuple[tuple[str, int], Owner]]:
         for topic, partitions in (assigned_partitions(member.assignment) or {}).items():
             for place in {(topic, partition) for partition in partitions}:
                 yield place, (member.group_instance_id or member.member_id, member.member_id)
+
+
+def _two_at_once(record: GroupRecord) -> Iterator[tuple[Kind, str]]:
+    """Judge a group of the consumer protocol that Kafka's coordinator keeps: no two members own a partition."""
+    owners: dict[tuple[str, int], str] = {}
+    for member in record.members:
+        for topic, partitions in held(member):
+            for place in ((topic, partition) for partition in partitions):
+                if (other := owners.setdefault(place, member.member_id)) != member.member_id:
+                    both = f"{brief(other)}'s and {brief(member.member_id)}'s"
+                    yield Kind.TWO_OWNERS, f"in epoch {record.generation_id} {escape(topic)}-{place[1]} is {both}"

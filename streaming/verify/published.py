@@ -104,10 +104,11 @@ class Published:
     Args:
         wanted: The groups to check; None for all.
         events_from: The first offset of the events partition that is kept.
+        is_observed: Whether Kafka's own coordinator keeps the groups. Then versions, repeats and owners are judged.
     """
 
-    def __init__(self, wanted: Collection[str] | None, events_from: int) -> None:
-        self._wanted = wanted
+    def __init__(self, wanted: Collection[str] | None, events_from: int, *, is_observed: bool = False) -> None:
+        self._wanted, self._is_observed = wanted, is_observed
         self._next, self._removed, self._ended = [0, events_from], [0, 0], [0, 0]
         self._events_from_ms = math.inf if events_from else -math.inf
         self._held: list[Finding] = []
@@ -236,12 +237,13 @@ class Published:
         place.latest_ms = max(place.latest_ms, _own_ms(read) or 0)
         if not group.is_blurred:
             yield from self._number(group, topic, version, at_ms)
-            if not _is_written_again(group.latest, read):
+            if not self._is_observed and not _is_written_again(group.latest, read):
                 yield from _judge_generation(place, read, group.latest)
         if isinstance(read, GroupRecord):
             yield from group.owners.take(read)
-        yield from group.consumers.take(read)
-        yield from ((Kind.TOKEN_FELL, text) for text in group.tokens.take(read))
+        if not self._is_observed:
+            yield from group.consumers.take(read)
+            yield from ((Kind.TOKEN_FELL, text) for text in group.tokens.take(read))
         self._note(group, topic, read, at_ms)
 
     def _number(self, group: Watched, topic: int, version: int, at_ms: int) -> Iterator[Wrong]:

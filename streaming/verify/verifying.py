@@ -11,6 +11,7 @@ from operator import itemgetter
 
 from coordinator.hashing import shard_of
 from streaming.config.settings import Settings
+from streaming.kafka.prefixes import is_observed
 from streaming.kafka.reader import Progress, Record, TopicReader
 from streaming.moments import unix_ms
 from streaming.verify.exchanges import REQUESTS_MAX, Exchanges
@@ -39,6 +40,8 @@ def verify(
         BrokerUnreachable: No broker answers.
         NoCoordinator: The topics do not exist.
     """
+    if is_observed(settings):
+        return _verify_observed(settings, groups, tell, settling_ms)
     report, progress, exchanges = Report(), Progress.in_words(tell), Exchanges(groups, settling_ms)
     with ExitStack() as opened:
         requests, replies, events, published = (opened.enter_context(topic) for topic in _topics(settings, progress))
@@ -50,15 +53,43 @@ def verify(
             shards = {shard_of(g, len(shards)) for g in groups}
         for partition in sorted(shards):
             judge = Published(groups, events.first_offsets[partition])
-            for topic, record in _in_order(published, events, partition):
-                _add(report, judge.take(topic, record))
-            _add(report, judge.end(now_ms - settling_ms))
-            report.groups += len(judge.groups)
-            report.corrected += sum(group.standing.corrected for group in judge.groups.values())
+            _judge(report, judge, _in_order(published, events, partition), now_ms - settling_ms)
             is_cut = requests.first_offsets[partition] > 0
             _add(report, exchanges.asked(requests.read(partition), judge, is_cut=is_cut))
     _add(report, exchanges.end())
     report.records, report.requests, report.commits = progress.read, exchanges.requests, exchanges.commits
+    return report
+
+
+def _judge(report: Report, judge: Published, records: Iterable[tuple[int, Record]], until_ms: int) -> None:
+    """Judge the published records of one partition."""
+    for topic, record in records:
+        _add(report, judge.take(topic, record))
+    _add(report, judge.end(until_ms))
+    report.groups += len(judge.groups)
+    report.corrected += sum(group.standing.corrected for group in judge.groups.values())
+
+
+def _verify_observed(
+    settings: Settings, groups: Collection[str] | None, tell: Callable[[str], None], settling_ms: int
+) -> Report:
+    """Check what `coordinator observe` has published: versions, repeats, and the owners of each generation.
+
+    It takes no requests, so there are neither requests nor replies to compare the records with.
+    """
+    report, progress = Report(is_observed=True), Progress.in_words(tell)
+    with (
+        _Topic(settings, settings.events_topic, progress, None) as events,
+        _Topic(settings, settings.groups_topic, progress, None) as published,
+    ):
+        until_ms = unix_ms() - settling_ms
+        shards = set(events.first_offsets)
+        if groups is not None:
+            shards = {shard_of(g, len(shards)) for g in groups}
+        for partition in sorted(shards):
+            judge = Published(groups, events.first_offsets[partition], is_observed=True)
+            _judge(report, judge, _in_order(published, events, partition), until_ms)
+    report.records = progress.read
     return report
 
 

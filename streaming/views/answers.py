@@ -17,7 +17,9 @@ from coordinator.outputs import (
     RebalanceStarted,
 )
 from coordinator.phases import MOVES, GroupType, Phase
+from streaming.views.causes import GroupKind
 from streaming.views.fields import held, known, protocol_of, state_of
+from streaming.views.flapping import Begun, flapping, times_begun
 from streaming.views.fold import Views
 from streaming.views.group import GroupView, weight
 from streaming.views.lag import Ends, lag
@@ -38,8 +40,10 @@ from streaming.views.rows import (
     Timeline,
 )
 from streaming.views.seats import SeatHistory, hold_now, seat_at
+from streaming.views.streams_tasks import tasks_of
+from streaming.views.text import naming
 from streaming.views.waits import running_waits
-from streaming.views.why import Begun, explain, explain_with_policies, flapping, times_begun
+from streaming.views.why import explain, explain_with_policies
 from streaming.views.words import to_line
 
 HOUR_MS = 3_600_000
@@ -69,6 +73,7 @@ def summary(group: GroupView, ends: Ends, now_ms: int) -> GroupSummary:
         rebalances_1h=started,
         last_rebalance_ms=last.started_ms if last else None,
         last_cause=last.cause if last else None,
+        kept_by=group.kept_by,
     )
 
 
@@ -80,10 +85,11 @@ def overview(views: Views, ends: Ends, now_ms: int) -> Overview:
 def members(group: GroupView) -> list[MemberRow]:
     """Return the members of a group, in the order in which they joined."""
     leader = group.record.leader if group.record else None
-    return [_member(m, group.type, is_leader=m.member_id == leader) for m in group.members]
+    is_of_streams = group.kind is GroupKind.STREAMS
+    return [_member(m, group.type, is_leader=m.member_id == leader, is_of_streams=is_of_streams) for m in group.members]
 
 
-def _member(m: GroupMember, of_group: GroupType, *, is_leader: bool) -> MemberRow:
+def _member(m: GroupMember, of_group: GroupType, *, is_leader: bool, is_of_streams: bool) -> MemberRow:
     subscribed = known(m.subscribed_topics)
     return MemberRow(
         member_id=m.member_id,
@@ -105,6 +111,8 @@ def _member(m: GroupMember, of_group: GroupType, *, is_leader: bool) -> MemberRo
         revoking=known(m.revoking),
         target=known(m.target),
         standing=known(m.standing),
+        work=known(m.work),
+        streams=tasks_of(m.assignment) if is_of_streams else None,
     )
 
 
@@ -144,6 +152,8 @@ def detail(group: GroupView, ends: Ends, now_ms: int) -> GroupDetail:
     record, last = group.record, latest(group.events, group.moving)
     waits = running_waits(group, last)
     topics = record.subscribed_topics if record else None
+    with naming(group.client_ids):
+        why = explain_with_policies(group, last, now_ms) if last else None
     return GroupDetail(
         summary=summary(group, ends, now_ms),
         joins_until_ms=_joins_until_ms(group),
@@ -154,7 +164,7 @@ def detail(group: GroupView, ends: Ends, now_ms: int) -> GroupDetail:
         subscribed_topics=list(topics) if topics is not None else None,
         members=members(group),
         offsets=offsets(group, ends),
-        why=explain_with_policies(group, last, now_ms) if last else None,
+        why=why,
         flapping=flapping(group, now_ms - HOUR_MS),
         hold=hold_now(group),
     )
@@ -179,24 +189,34 @@ def timeline(
     if weight_max is not None and (left_out := _too_much(events, weight_max)):
         begin = known_from_ms = events[left_out - 1].at_ms + 1
         del events[:left_out]
-    begun, kept = times_begun(group), SeatHistory(group.events)
-    return Timeline(
-        group_id=group.group_id,
-        known_from_ms=known_from_ms,
-        rebalances=[
+    begun, kept, client_ids = times_begun(group), SeatHistory(group.events), group.client_ids
+    with naming(client_ids):
+        rows = [
             _rebalance(group, each, begun)
             for each in rebalances(group.events, group.moving)
             if each.started_ms <= end and (each.ended_ms is None or each.ended_ms >= begin)
-        ],
+        ]
+        told = [event_row(event) for event in events]
+    return Timeline(
+        group_id=group.group_id,
+        kept_by=group.kept_by,
+        client_ids=client_ids,
+        known_from_ms=known_from_ms,
+        rebalances=rows,
         seats=[s for s in kept.seats if s.vacated_ms <= end and (s.ended_ms is None or s.ended_ms >= begin)],
         holds=[h for h in kept.periods if h.from_ms <= end and (h.to_ms is None or h.to_ms >= begin)],
-        lanes=[
-            Lane(topic=topic, partition=partition, spans=shown)
-            for (topic, partition), spans in spans_of_owners(group).items()
-            if (shown := [s for s in spans if (s.from_ms or 0) <= end and (s.to_ms is None or s.to_ms >= begin)])
-        ],
-        events=[event_row(event) for event in events],
+        lanes=_lanes(group, begin, end),
+        events=told,
     )
+
+
+def _lanes(group: GroupView, begin: int, end: int) -> list[Lane]:
+    """Return the partitions that had an owner in a period, with these owners."""
+    return [
+        Lane(topic=topic, partition=partition, spans=shown)
+        for (topic, partition), spans in spans_of_owners(group).items()
+        if (shown := [s for s in spans if (s.from_ms or 0) <= end and (s.to_ms is None or s.to_ms >= begin)])
+    ]
 
 
 def event_row(event: AnyEvent) -> EventRow:
@@ -269,8 +289,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 def _moves(group: GroupView) -> list[Move]:
-    """Return the moves of a classic group. The state of a consumer group follows from its epochs and members."""
-    if group.type is GroupType.CONSUMER:
+    """Return the moves of a classic group. The state of a consumer group follows from its epochs and members.
+
+    Kafka's coordinator does not record that a group of its own is rebalancing.
+    """
+    if group.type is not GroupType.CLASSIC or group.kept_by is not None:
         return []
     return [Move(cause.value, after) for (before, cause), after in MOVES.items() if before is group.state]
 
@@ -287,7 +310,9 @@ def _asked_for_joins(group: GroupView) -> RebalanceStarted | None:
     return next((e for e in reversed(group.events) if isinstance(e, RebalanceStarted)), None)
 
 
-_CAME_ALREADY = frozenset({"member_joined", "metadata_changed", "leader_rejoined", "static_member_replaced"})
+_CAME_ALREADY = frozenset(
+    {"member_joined", "metadata_changed", "leader_rejoined", "cooperative_round", "static_member_replaced"}
+)
 """Causes of a rebalance whose member has sent its own JoinGroup already."""
 
 
@@ -349,15 +374,19 @@ def _rebalance(group: GroupView, told: Rebalance, begun: Begun) -> RebalanceRow:
     completed = told.completed
     return RebalanceRow(
         generation_id=told.generation_id,
+        generations=told.generations,
         started_ms=told.started_ms,
         ended_ms=told.ended_ms,
-        duration_ms=told.ended_ms - told.started_ms if told.ended_ms is not None else None,
+        duration_ms=told.duration_ms,
         held_ms=told.held_ms,
         cause=told.cause,
         why=explain(group, told, begun),
         started=told.started,
-        joined=list(completed.joined) if completed else [],
-        gone=list(completed.gone) if completed else [],
+        joined=told.joined,
+        gone=told.gone,
         members=len(completed.members_after) if completed else None,
         moved=len(told.handovers),
+        how_known=known(told.started[0].how_known) if told.started else None,
+        not_before_ms=told.not_before_ms,
+        unplanned_rounds=told.unplanned_rounds,
     )

@@ -19,6 +19,7 @@ from coordinator.outputs import (
     OffsetRecord,
     Oversized,
 )
+from streaming.views.fields import known
 from streaming.views.group import GroupView
 from streaming.views.version_follower import EVENTS, GROUPS
 from streaming.views.words import Gap, Unreadable, to_line
@@ -196,7 +197,7 @@ class Views(Struct):
         match told:
             case OffsetRecord():
                 group.offsets.setdefault(told.topic, {})[told.partition] = told
-                group.tallied.commits += is_new and self.is_live
+                group.tallied.commits += (known(told.stands_for) or 1) if is_new and self.is_live else 0
                 self.ended.pop(group.group_id, None)
             case GroupRecord():
                 group.record = told

@@ -17,12 +17,17 @@ from coordinator.outputs import (
     GroupEmptied,
     GroupMember,
     GroupRecord,
+    HistoryGap,
+    MemberEvent,
     MemberExpired,
     MemberFenced,
+    MemberGone,
     MemberJoined,
     MemberLeft,
     MemberQuarantined,
+    ObservationBegan,
     OffsetRecord,
+    OffsetsForgotten,
     PlanMade,
     QuarantineEnded,
     RebalanceCompleted,
@@ -32,8 +37,10 @@ from coordinator.outputs import (
     SeatVacated,
 )
 from coordinator.phases import GroupType, Phase
+from streaming.views.causes import COOPERATIVE_ROUND, GroupKind, is_further_round, kind_of
 from streaming.views.fields import PartitionKey, held, known
 from streaming.views.moving import Moving
+from streaming.views.text import is_bare
 from streaming.views.version_follower import VersionFollower
 from streaming.wire.records import Tombstone
 from streaming.wire.standing import Order, order_of
@@ -52,6 +59,12 @@ def weight(event: AnyEvent) -> int:
 
 OF_POLICIES = (RebalanceHeld, SeatVacated, SeatTaken, MemberQuarantined, QuarantineEnded, FreezeBegun, FreezeBroken)
 """The events of a group that only a policy causes."""
+
+OF_KAFKA = (ObservationBegan, HistoryGap, MemberGone, OffsetsForgotten)
+"""The events that only a group has that Kafka's coordinator keeps."""
+
+KAFKA = "kafka"
+"""The keeper of the groups of Kafka's own coordinator."""
 
 DURATIONS_MS = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
 """The upper bounds of the buckets of rebalance durations."""
@@ -72,6 +85,7 @@ class Tallied(Struct):
         durations: Completed rebalances by bucket of `DURATIONS_MS`; the last bucket has the slower ones. `duration_ms`,
             `joins_ms` and `syncs_ms` are sums over all of them.
         dropped: Members that were expelled, by reason.
+        gone: Members of groups of Kafka's coordinator that are gone, by what they likely did: left, expired or unknown.
         refused: Refused commits, by error.
         epochs_fenced: Refused heartbeats of the consumer protocol, by error.
         plans: Plans of server assignors; `moved` are the partitions that they gave to another member.
@@ -91,6 +105,7 @@ class Tallied(Struct):
     joined: int = 0
     left: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
+    gone: dict[str, int] = field(default_factory=dict)
     fenced: int = 0
     refused: dict[str, int] = field(default_factory=dict)
     epochs_fenced: dict[str, int] = field(default_factory=dict)
@@ -104,19 +119,23 @@ class Tallied(Struct):
     unowned_ms: int = 0
     held: dict[tuple[str, str], int] = field(default_factory=dict)
 
+    def _count_durations(self, event: RebalanceCompleted) -> None:
+        if event.duration_ms is not None:
+            self.durations[bisect_left(DURATIONS_MS, event.duration_ms)] += 1
+        self.duration_ms += event.duration_ms or 0
+        self.joins_ms += event.joins_ms or 0
+        self.syncs_ms += event.syncs_ms or 0
+
     def count(self, event: AnyEvent) -> None:
         """Count an event."""
         match event:
             case RebalanceStarted() if self.is_rebalancing:
                 self.begun_anew += 1
             case RebalanceStarted():
-                _add(self.rebalances, event.cause)
+                _add(self.rebalances, COOPERATIVE_ROUND if is_further_round(event) else event.cause)
                 self.is_rebalancing = True
             case RebalanceCompleted():
-                self.durations[bisect_left(DURATIONS_MS, event.duration_ms)] += 1
-                self.duration_ms += event.duration_ms
-                self.joins_ms += event.joins_ms
-                self.syncs_ms += event.syncs_ms
+                self._count_durations(event)
                 self.is_rebalancing = False
             case GroupEmptied():
                 self.is_rebalancing = False
@@ -126,6 +145,8 @@ class Tallied(Struct):
                 self.left += 1
             case MemberExpired():
                 _add(self.dropped, event.why)
+            case MemberGone():
+                _add(self.gone, event.likely or "unknown")
             case MemberFenced():
                 self.fenced += 1
             case CommitRejected():
@@ -156,6 +177,9 @@ class GroupView(Struct):
         events: The latest events, in order.
         known_from_ms: Events before this time were dropped; 0 if none was.
         conversions: The changes of the protocol among the events.
+        assignor: The assignor of the last completed rebalance; None without one.
+        is_kafkas: Whether an event shows that Kafka's coordinator keeps the group.
+        joined: The client ids of members in the events, by member id, for ids that have no client id in them.
         has_plans: Whether a server assignor has ever made a plan.
         has_holds: Whether a policy has ever had an effect.
         moving: The partitions that waited for their owners, as the records show them.
@@ -170,6 +194,9 @@ class GroupView(Struct):
     weight: int = 0
     known_from_ms: int = 0
     conversions: list[GroupConverted] = field(default_factory=list)
+    assignor: str | None = None
+    is_kafkas: bool = False
+    joined: dict[str, str] = field(default_factory=dict)
     has_plans: bool = False
     has_holds: bool = False
     moving: Moving = field(default_factory=Moving)
@@ -188,6 +215,18 @@ class GroupView(Struct):
         """The protocol of the group's members; classic for a group that only has offsets, as in Kafka."""
         return GroupType(known(self.record.type) or GroupType.CLASSIC) if self.record else GroupType.CLASSIC
 
+    @property
+    def kept_by(self) -> str | None:
+        """The coordinator that keeps the group: `kafka` for Kafka's own, None for this one."""
+        return KAFKA if self.is_kafkas or (self.record is not None and self.record.kept_by == KAFKA) else None
+
+    @property
+    def kind(self) -> GroupKind:
+        """The program whose instances are the members."""
+        record = self.record
+        assignor = record.protocol_name if record and record.protocol_name else self.assignor
+        return kind_of(record.protocol_type if record else None, assignor)
+
     def type_at(self, at_ms: int) -> GroupType:
         """Return the protocol of the group's members at a time, as far as the history shows it."""
         if before := bisect_right(self.conversions, at_ms, key=lambda event: event.at_ms):
@@ -205,6 +244,11 @@ class GroupView(Struct):
     @property
     def members(self) -> tuple[GroupMember, ...]:
         return self.record.members if self.record else ()
+
+    @property
+    def client_ids(self) -> dict[str, str]:
+        """The client ids of members, by member id, for ids that have no client id in them."""
+        return self.joined | {m.member_id: m.client_id for m in self.members if is_bare(m.member_id)}
 
     def owned(self) -> dict[PartitionKey, GroupMember]:
         """Return the current owner of each partition. A member owns a partition until it has given the partition up."""
@@ -252,6 +296,14 @@ class GroupView(Struct):
         self.weight += weight(event)
         if isinstance(event, GroupConverted):
             self.conversions.append(event)
+        if isinstance(event, RebalanceCompleted):
+            self.assignor = event.protocol_name
+        if isinstance(event, MemberEvent) and is_bare(event.member_id):
+            self.joined[event.member_id] = event.client_id
+        if isinstance(event, OF_KAFKA):
+            self.is_kafkas = True
+        if isinstance(event, HistoryGap) or (isinstance(event, ObservationBegan) and not event.founded):
+            self.known_from_ms = event.at_ms
         self.has_plans = self.has_plans or isinstance(event, PlanMade)
         self.has_holds = self.has_holds or isinstance(event, OF_POLICIES)
         if self.weight > weight_max:
@@ -267,4 +319,6 @@ class GroupView(Struct):
             self.known_from_ms = self.events[dropped - 1].at_ms + 1
             del self.events[:dropped]
             self.conversions = [event for event in self.conversions if event.at_ms >= self.known_from_ms]
+            told = (event for event in self.events if isinstance(event, MemberEvent))
+            self.joined = {event.member_id: event.client_id for event in told if is_bare(event.member_id)}
             self.moving.forget(self.events[0].version or 0)

@@ -18,8 +18,10 @@ from contextlib import AbstractContextManager
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from coordinator.connect_protocol import Work
+from coordinator.outputs import GroupMember
 from coordinator.phases import GroupType, Phase
-from streaming.views import policy_metrics
+from streaming.views import observed_metrics, policy_metrics
 from streaming.views.families import Family, Figure, Histogram, Sample, by_label, histogram, one_value
 from streaming.views.fields import AWAY, held, known, state_of
 from streaming.views.fold import Views
@@ -35,7 +37,7 @@ TOPICS_MAX = 10_000
 CAUSES: Mapping[GroupType, tuple[str, ...]] = {
     GroupType.CLASSIC: (
         "member_joined", "member_left", "session_expired", "sync_overdue", "static_member_replaced",
-        "metadata_changed", "leader_rejoined", "operator", "group_converted", "partitions_added",
+        "metadata_changed", "leader_rejoined", "cooperative_round", "operator", "group_converted", "partitions_added",
     ),
     GroupType.CONSUMER: (
         "member_joined", "member_left", "session_expired", "revocation_overdue", "joins_overdue", "syncs_overdue",
@@ -70,7 +72,11 @@ _OF_A_TOPIC = (("topic",), ("topic_name",))
 
 def _from_zero(labels: Mapping[GroupType, tuple[str, ...]], counts: Callable[[Tallied], Mapping[str, float]]) -> Figure:
     """Return a figure that has every label of the group's protocol from the beginning, with 0."""
-    return by_label(lambda g: {**dict.fromkeys(labels[g.type], 0), **counts(g.tallied)})
+    return by_label(lambda g: {**dict.fromkeys(labels.get(g.type, ()), 0), **counts(g.tallied)})
+
+
+def _causes(group: GroupView) -> Mapping[str, float]:
+    return {**dict.fromkeys(observed_metrics.causes_of(group, CAUSES), 0), **group.tallied.rebalances}
 
 
 def _of_consumers(figure: Callable[[GroupView], float | None]) -> Figure:
@@ -143,7 +149,12 @@ def _assigned(group: GroupView) -> float:
 
 
 def _idle_members(group: GroupView) -> float:
-    return sum(not any(numbers for _, numbers in held(member)) for member in group.members)
+    return sum(not any(numbers for _, numbers in held(member)) and not _works(member) for member in group.members)
+
+
+def _works(member: GroupMember) -> bool:
+    """Return whether a member is a worker of Kafka Connect that has connectors or tasks."""
+    return isinstance(member.work, Work) and not member.work.is_empty
 
 
 def _info(group: GroupView, ends: Ends) -> Iterable[Sample]:
@@ -179,7 +190,7 @@ GAUGES: tuple[Family, ...] = (
 
 COUNTERS: tuple[Family, ...] = (
     Family("groupcoord_rebalances", "Rebalances that began, by cause.", ("cause",),
-           _from_zero(CAUSES, lambda t: t.rebalances)),
+           by_label(_causes)),
     Family("groupcoord_rebalances_begun_anew", "Further causes before the assignments.", (),
            one_value(lambda g: g.tallied.begun_anew)),
     Family("groupcoord_rebalance_join_seconds", "Time of rebalances until all had joined, or until the plan.", (),
@@ -196,6 +207,7 @@ COUNTERS: tuple[Family, ...] = (
     Family("groupcoord_members_left", "Members that left by themselves.", (), one_value(lambda g: g.tallied.left)),
     Family("groupcoord_members_dropped", "Members that were expelled, by reason.", ("why",),
            _from_zero(WHYS, lambda t: t.dropped)),
+    observed_metrics.GONE,
     Family("groupcoord_members_fenced", "Members that another process has replaced.", (),
            one_value(lambda g: g.tallied.fenced)),
     Family("groupcoord_commits", "Partitions committed.", (), one_value(lambda g: g.tallied.commits)),
@@ -243,6 +255,7 @@ class GroupFigures(Collector):
         look: Returns a context manager that gives views and ends. They do not change inside its `with` block.
         groups_max: The number of groups with their own metrics: the most recently active ones.
         of_partitions: Whether to add metrics of single partitions.
+        labels: Further labels of all metrics.
     """
 
     def __init__(
@@ -251,8 +264,10 @@ class GroupFigures(Collector):
         *,
         groups_max: int,
         of_partitions: bool,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self._look, self._groups_max, self._of_partitions = look, groups_max, of_partitions
+        self._labels = labels or {}
 
     def describe(self) -> Iterable[Metric]:
         """Return no description, since the views may not exist yet."""
@@ -261,7 +276,9 @@ class GroupFigures(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return all metrics. They are made at once, so that a slow reader does not block the views."""
         with self._look() as (views, ends):
-            return list(self._collect(views, ends))
+            is_kafkas = any(group.kept_by is not None for group in views.groups.values())
+            labels = self._labels or (observed_metrics.LABELS if is_kafkas else {})
+            return list(observed_metrics.labelled(self._collect(views, ends), labels))
 
     def _collect(self, views: Views, ends: Ends) -> Iterator[Metric]:
         yield GaugeMetricFamily("groupcoord_views_live", "1 when all existing records are read.", float(views.is_live))
@@ -284,7 +301,7 @@ class GroupFigures(Collector):
             yield _filled(GaugeMetricFamily, family, "group", topics, ends)
         for family in COUNTERS:
             yield _filled(CounterMetricFamily, family, "group", topics, ends)
-        yield histogram(DURATIONS, shown)
+        yield histogram(DURATIONS, [group for group in shown if observed_metrics.is_recorded(DURATIONS.name, group)])
         yield from _of_policies([(group, named) for group, named in topics if group.has_holds], ends)
         for family in OF_KMINION + (OF_PARTITIONS[1:] if self._of_partitions else ()):
             yield _filled(GaugeMetricFamily, family, "group_id", topics, ends)
@@ -340,6 +357,8 @@ def _filled(
     metric = kind(family.name, family.help, labels=(group_label, *family.labels))
     is_of_topics = family.labels[:1] in _OF_A_TOPIC
     for group, topics in shown:
+        if not observed_metrics.is_recorded(family.name, group):
+            continue
         for labels, value in family.of(group, ends):
             if not is_of_topics or labels[0] in topics:
                 metric.add_metric((group.group_id, *labels), value)

@@ -17,6 +17,7 @@ from coordinator.outputs import (
     MemberBack,
     MemberExpired,
     MemberFenced,
+    MemberGone,
     MemberJoined,
     MemberLeft,
     RebalanceCompleted,
@@ -34,8 +35,10 @@ class Span(Struct):
     Args:
         from_ms: The beginning; None if that was before the history begins.
         to_ms: The end; None while the period lasts.
-        because: The cause of the end: `assigned elsewhere`, `given up`, `left`, `expired`, `fenced`, `came back as
+        because: The cause of the end: `assigned elsewhere`, `given up`, `left`, `expired`, `gone`, `came back as
             another process`, `group deleted`.
+        last_commit_ms: The time of the owner's last commit, if it is gone from a group that Kafka's coordinator keeps;
+            null otherwise, and if no commit of it is known.
         seat_of: The member whose seat the owner took, by `how`: `took`, `passed` or `adopted`; null if a rebalance made
             it the owner.
     """
@@ -49,6 +52,7 @@ class Span(Struct):
     generation_id: int | None = None
     seat_of: str | None = None
     how: str | None = None
+    last_commit_ms: int | None = None
 
 
 def spans_of_owners(group: GroupView) -> dict[PartitionKey, list[Span]]:
@@ -120,7 +124,7 @@ class _Walk:
         self._spans: dict[PartitionKey, list[Span]] = {}
         self._who: dict[str, tuple[str, str]] = {m.member_id: (m.client_id, m.client_host) for m in group.members}
         self._came_ms: dict[str, int] = {}
-        self._gone: dict[str, tuple[int, str]] = {}
+        self._gone: dict[str, tuple[int, str, int | None]] = {}
         self._fences: dict[str, MemberFenced] = {}
 
     def walk(self) -> dict[PartitionKey, list[Span]]:
@@ -135,8 +139,10 @@ class _Walk:
                     self._let_go(event, "left")
                 case MemberExpired():
                     self._let_go(event, "expired")
+                case MemberGone():
+                    self._let_go(event, "gone")
                 case MemberFenced():
-                    self._let_go(event, "fenced")
+                    self._let_go(event, _CAME_BACK)
                     self._replace(event)
                 case MemberBack():
                     self._come_back(event)
@@ -160,10 +166,10 @@ class _Walk:
 
     def _add_the_first(self, place: PartitionKey, member_id: str, until_ms: int) -> None:
         """Add an owner of which only the end is known."""
-        gone_ms, because = self._gone.get(member_id, (until_ms, "assigned elsewhere"))
+        gone_ms, because, last_commit_ms = self._gone.get(member_id, (until_ms, "assigned elsewhere", None))
         self._add_who_was_replaced(place, member_id)
         self._begin(place, member_id, self._came_ms.get(member_id), None)
-        self._close(place, gone_ms, because)
+        self._close(place, gone_ms, because, last_commit_ms)
 
     def _begin(self, place: PartitionKey, member_id: str, at_ms: int | None, generation_id: int | None) -> None:
         client_id, host = self._who.get(member_id, ("", ""))
@@ -171,16 +177,17 @@ class _Walk:
         self._spans.setdefault(place, []).append(self._open[place])
         self._owned.setdefault(member_id, set()).add(place)
 
-    def _close(self, place: PartitionKey, at_ms: int, because: str) -> None:
+    def _close(self, place: PartitionKey, at_ms: int, because: str, last_commit_ms: int | None = None) -> None:
         if span := self._open.pop(place, None):
-            span.to_ms, span.because = at_ms, because
+            span.to_ms, span.because, span.last_commit_ms = at_ms, because, last_commit_ms
             self._owned.get(span.member_id, set()).discard(place)
 
-    def _let_go(self, event: MemberLeft | MemberExpired | MemberFenced, because: str) -> None:
+    def _let_go(self, event: MemberLeft | MemberExpired | MemberGone | MemberFenced, because: str) -> None:
         self._who[event.member_id] = event.client_id, event.client_host
-        self._gone[event.member_id] = event.at_ms, because
+        last_commit_ms = event.last_commit_ms if isinstance(event, MemberGone) else None
+        self._gone[event.member_id] = event.at_ms, because, last_commit_ms
         for place in sorted(self._owned.get(event.member_id, ())):
-            self._close(place, event.at_ms, because)
+            self._close(place, event.at_ms, because, last_commit_ms)
 
     def _replace(self, event: MemberFenced) -> None:
         """Transfer the partitions of a static member's old process to its new process."""
@@ -196,7 +203,7 @@ class _Walk:
         self._who[event.member_id] = event.client_id, event.client_host
         if event.replaces == event.member_id:
             return
-        self._gone[event.replaces] = event.at_ms, _CAME_BACK
+        self._gone[event.replaces] = event.at_ms, _CAME_BACK, None
         for place in sorted(self._owned.get(event.replaces, ())):
             self._close(place, event.at_ms, _CAME_BACK)
             self._begin(place, event.member_id, event.at_ms, event.generation_id)
@@ -226,4 +233,4 @@ class _Walk:
             member_id = fence.member_id
         for fence in reversed(fences):
             self._begin(place, fence.member_id, self._came_ms.get(fence.member_id), None)
-            self._close(place, fence.at_ms, "fenced")
+            self._close(place, fence.at_ms, _CAME_BACK)

@@ -5,13 +5,16 @@ Times are Unix milliseconds. Lags are numbers of records. An unknown value is nu
 
 from msgspec import Struct
 
+from coordinator.connect_protocol import Work
 from coordinator.outputs import AnyEvent, PolicyName, RebalanceStarted
 from coordinator.phases import GroupType, Phase
+from streaming.views.flapping import Flapping
 from streaming.views.fold import Alarm
 from streaming.views.owners import Span
 from streaming.views.seats import HeldPeriod, HoldRow, Seat
+from streaming.views.streams_tasks import StreamsTasks
 from streaming.views.waits import WaitedFor
-from streaming.views.why import Flapping, Why
+from streaming.views.why import Why
 
 
 class GroupSummary(Struct, kw_only=True):
@@ -23,6 +26,7 @@ class GroupSummary(Struct, kw_only=True):
         assignment_epoch: The group epoch for which the targets were made; null for a classic group.
         protocol_name: The assignor: the one that the members chose, or the server assignor of the latest plan.
         rebalances_1h: The rebalances that began within the last hour.
+        kept_by: `kafka` if Kafka's own coordinator keeps the group; null if this one does.
     """
 
     group_id: str
@@ -40,6 +44,7 @@ class GroupSummary(Struct, kw_only=True):
     rebalances_1h: int
     last_rebalance_ms: int | None
     last_cause: str | None
+    kept_by: str | None
 
 
 class MemberRow(Struct, kw_only=True):
@@ -57,14 +62,16 @@ class MemberRow(Struct, kw_only=True):
         revoking: The partitions that it has to give up, by topic.
         target: Its part of the latest plan, by topic.
         standing: What a policy has made of it: `standing_by`, `called` or `quarantined`; null without one.
+        work: The connectors and tasks of a worker of Kafka Connect; null for other members.
+        streams: The tasks of an instance of Kafka Streams; null for other members.
     """
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
+    session_timeout_ms: int | None
+    rebalance_timeout_ms: int | None
     is_leader: bool
     partitions: int
     assigned: dict[str, list[int]] | None
@@ -78,6 +85,8 @@ class MemberRow(Struct, kw_only=True):
     revoking: dict[str, list[int]] | None
     target: dict[str, list[int]] | None
     standing: str | None
+    work: Work | None
+    streams: StreamsTasks | None
 
 
 class OffsetRow(Struct, kw_only=True):
@@ -110,10 +119,19 @@ class RebalanceRow(Struct, kw_only=True):
     """One rebalance. `started` has every reason that came up before the assignments were computed.
 
     Args:
+        generations: The generations of its rounds; several if the assignor is cooperative and members gave up
+            partitions in the first one. `generation_id` is the last one.
+        started_ms: Its start; the latest time at which it can have begun, if it is inferred.
+        ended_ms, duration_ms: null while it runs. The duration is null as well if it is inferred.
         held_ms: How long a policy has held it; null if none has.
+        how_known: `inferred` if Kafka does not record its start and its cause, `recorded` if it does; null in a group
+            of this coordinator.
+        not_before_ms: The earliest time at which an inferred rebalance can have begun; null if it is not known.
+        unplanned_rounds: The number of generations before it that ended without an assignment.
     """
 
     generation_id: int
+    generations: list[int]
     started_ms: int
     ended_ms: int | None
     duration_ms: int | None
@@ -125,6 +143,9 @@ class RebalanceRow(Struct, kw_only=True):
     gone: list[str]
     members: int | None
     moved: int
+    how_known: str | None
+    not_before_ms: int | None
+    unplanned_rounds: int
 
 
 class EventRow(Struct, kw_only=True):
@@ -151,9 +172,13 @@ class Timeline(Struct, kw_only=True):
     Args:
         seats: The seats that were vacant.
         holds: The times in which a policy held a rebalance.
+        kept_by: As in `GroupSummary`.
+        client_ids: By member id, the client ids of the members whose ids have no client id in them.
     """
 
     group_id: str
+    kept_by: str | None
+    client_ids: dict[str, str]
     known_from_ms: int
     rebalances: list[RebalanceRow]
     seats: list[Seat]
@@ -229,6 +254,12 @@ class Overview(Struct, kw_only=True):
     at_ms: int
     groups: list[GroupSummary]
     alarms: list[Alarm]
+
+
+class Sources(Struct, kw_only=True):
+    """The prefixes of other coordinators whose groups the page shows beside its own."""
+
+    others: list[str]
 
 
 class Error(Struct):

@@ -7,19 +7,32 @@ up partitions before others could get them. `streaming.views.advice` has the tab
 """
 
 import re
-from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from coordinator.outputs import AnyEvent, MemberExpired, MemberFenced, MemberJoined, RebalanceStarted
+from coordinator.outputs import AnyEvent, MemberExpired, MemberJoined, RebalanceStarted
 from coordinator.phases import GroupType
-from streaming.views.advice import ADVICE, DID, DID_OF_CONSUMERS, OF_CONSUMERS, UNKNOWN, Advice
+from streaming.views.advice import (
+    DID_NOT_COME_BACK,
+    DID_OF_CONSUMERS,
+    LAST_LEFT,
+    LAST_WORKER_LEFT,
+    STATIC_GONE,
+    TOPICS_NOTICED,
+    UNKNOWN,
+    Advice,
+    advice_for,
+    did_by,
+)
+from streaming.views.causes import GroupKind, cause_of, tells_of_topics
 from streaming.views.epochs import EpochCause, epochs, in_words
+from streaming.views.flapping import FLAPPING, Begun, times_begun, times_until
 from streaming.views.group import GroupView
+from streaming.views.observed import explain_observed
+from streaming.views.observed_words import unplanned_in_words, what_inferred
 from streaming.views.policy_advice import (
     HeldBy,
     SeatCount,
@@ -30,20 +43,12 @@ from streaming.views.policy_advice import (
     spared_by,
 )
 from streaming.views.rebalances import Rebalance, latest, rebalances
-from streaming.views.text import brief, clock, duration, escape
+from streaming.views.rounds import rounds_in_words
+from streaming.views.text import brief, clock, counted, duration, escape, is_standard, naming, reason_in_short
 from streaming.views.waits import WaitedFor, waits
 
 COMES_BACK_MS = 120_000
 """A client that leaves and joins again within this time was restarted."""
-
-FLAPPING = 3
-"""With this number of rebalances within `FLAPPING_MS`, a client counts as flapping."""
-
-FLAPPING_MS = 3_600_000
-
-
-Begun = dict[tuple[str, str], list[int]]
-
 
 _POLLED_TOO_LATE = re.compile(r"poll(ed|ing)?\b.*(timeout|interval|late|exceeded|expired)", re.IGNORECASE)
 """Reasons that clients give for a member that did not poll in time: Java, librdkafka and this client."""
@@ -54,8 +59,10 @@ class Why(Struct, kw_only=True):
 
     Args:
         cause: A key of the tables of `streaming.views.advice`, or `unknown`.
+        is_avoidable: null if the events do not show it.
         setting: The setting to check.
-        details: Further sentences. Only groups of the consumer protocol have them, `epochs` and `waits`.
+        details: Further sentences: about the rounds of a cooperative rebalance, and about group epochs and waits. Only
+            groups of the consumer protocol have `epochs` and `waits`.
         policies: Sentences about what policies did, or would have done.
         held: How long policies have held the rebalance; null if none has.
         seats: The seats that fell vacant within the day before; null if none did.
@@ -66,7 +73,7 @@ class Why(Struct, kw_only=True):
     at_ms: int
     generation_id: int
     cause: str
-    is_avoidable: bool
+    is_avoidable: bool | None
     setting: str | None
     member_id: str | None
     client_id: str | None
@@ -96,7 +103,8 @@ def why(group: GroupView, at_ms: int | None = None, now_ms: int | None = None) -
     else:
         told = rebalances(group.events, group.moving)
         last = next((r for r in reversed(told) if r.started_ms <= at_ms), None)
-    return explain_with_policies(group, last, at_ms or now_ms, now_ms=now_ms) if last else None
+    with naming(group.client_ids):
+        return explain_with_policies(group, last, at_ms or now_ms, now_ms=now_ms) if last else None
 
 
 def explain_with_policies(
@@ -111,7 +119,8 @@ def explain_with_policies(
     told = explain(group, rebalance, now_ms=now_ms)
     told.held = held_by(group, rebalance)
     told.seats = seat_count(group, group.events[-1].at_ms if until_ms is None else until_ms)
-    spared = spared_by(group, rebalance) if _type_of(group, rebalance) is GroupType.CLASSIC else None
+    is_ours = group.kept_by is None and _type_of(group, rebalance) is GroupType.CLASSIC
+    spared = spared_by(group, rebalance) if is_ours else None
     told.spared_by = spared.policy if spared else None
     sentences = (
         held_in_words(told.held) if told.held else None,
@@ -131,12 +140,16 @@ def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None, 
         begun: The result of `times_begun`, for callers that explain many rebalances.
         now_ms: As for `why`.
     """
+    is_consumer = _type_of(group, rebalance) is GroupType.CONSUMER
+    if group.kept_by is not None:
+        return _explain_observed(group, rebalance, now_ms, is_consumer=is_consumer)
     began = _began(group, rebalance.started[0]) if rebalance.started else None
     behind = _late(rebalance) or began
-    is_consumer = _type_of(group, rebalance) is GroupType.CONSUMER
-    advice = _advice(behind.cause, is_consumer=is_consumer) if behind else UNKNOWN
+    advice = _advice(group, rebalance, behind, is_consumer=is_consumer)
     waited = waits(group, rebalance) if is_consumer else []
-    times = _times(times_begun(group) if begun is None else begun, rebalance, behind)
+    client = (behind.who.client_id, behind.who.client_host) if behind and behind.who.client_id else None
+    begun = times_begun(group) if begun is None else begun
+    times = times_until(begun, client, rebalance.started_ms) if client else 0
     return Why(
         group_id=group.group_id,
         at_ms=rebalance.started_ms,
@@ -149,10 +162,37 @@ def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None, 
         client_host=behind.who.client_host or None if behind else None,
         reason=behind.who.reason if behind else None,
         what=_what(group, rebalance, is_consumer=is_consumer),
-        who=_who(rebalance, behind, began, times, is_consumer=is_consumer),
+        who=_who(rebalance, behind, began, times, did_by(group.kind, is_consumer=is_consumer)),
         advice=advice.text.format(took=_took(behind, "as it is set")),
         flapping=times >= FLAPPING,
-        details=in_words(rebalance, waited, now_ms) if is_consumer else [],
+        details=in_words(rebalance, waited, now_ms) if is_consumer else rounds_in_words(rebalance, group.kind),
+        epochs=epochs(rebalance) if is_consumer else [],
+        waits=waited,
+    )
+
+
+def _explain_observed(group: GroupView, rebalance: Rebalance, now_ms: int | None, *, is_consumer: bool) -> Why:
+    """Return the explanation of a rebalance of a group that Kafka's own coordinator keeps."""
+    told = explain_observed(group, rebalance, is_consumer=is_consumer)
+    event = told.event
+    waited = waits(group, rebalance) if is_consumer else []
+    details = in_words(rebalance, waited, now_ms) if is_consumer else rounds_in_words(rebalance, group.kind)
+    return Why(
+        group_id=group.group_id,
+        at_ms=rebalance.started_ms,
+        generation_id=rebalance.generation_id,
+        cause=told.cause,
+        is_avoidable=told.advice.is_avoidable,
+        setting=told.advice.setting,
+        member_id=event.member_id or None if event else None,
+        client_id=event.client_id or None if event else None,
+        client_host=event.client_host or None if event else None,
+        reason=event.reason if event else None,
+        what=_what(group, rebalance, is_consumer=is_consumer),
+        who=told.who,
+        advice=told.advice.text,
+        flapping=told.advice.is_avoidable is True and told.cause in ("member_gone", "unknown"),
+        details=details + unplanned_in_words(rebalance),
         epochs=epochs(rebalance) if is_consumer else [],
         waits=waited,
     )
@@ -163,9 +203,18 @@ def _type_of(group: GroupView, rebalance: Rebalance) -> GroupType:
     return group.type if rebalance.ended_ms is None else group.type_at(rebalance.ended_ms)
 
 
-def _advice(cause: str, *, is_consumer: bool) -> Advice:
-    """Return the row of a cause. A converted group may have begun to rebalance for a cause of its other protocol."""
-    return (OF_CONSUMERS if is_consumer else ADVICE).get(cause) or OF_CONSUMERS.get(cause, UNKNOWN)
+def _advice(group: GroupView, rebalance: Rebalance, behind: "_Behind | None", *, is_consumer: bool) -> Advice:
+    """Return the assessment of a cause."""
+    if behind is None:
+        return UNKNOWN
+    is_over = rebalance.ended_ms is not None and rebalance.completed is None
+    if behind.cause == "member_left" and is_over:
+        return LAST_WORKER_LEFT if group.kind is GroupKind.CONNECT else LAST_LEFT
+    if behind.is_static and behind.cause == "session_expired" and group.kind is GroupKind.CONSUMERS:
+        return STATIC_GONE
+    if behind.cause == "leader_rejoined" and tells_of_topics(behind.who.reason):
+        return TOPICS_NOTICED
+    return advice_for(behind.cause, group.kind, is_consumer=is_consumer)
 
 
 class _Behind(NamedTuple):
@@ -176,6 +225,7 @@ class _Behind(NamedTuple):
     cause: str
     who: RebalanceStarted | MemberExpired
     took_ms: int | None = None
+    is_static: bool = False
 
 
 def _began(group: GroupView, first: RebalanceStarted) -> _Behind:
@@ -183,13 +233,15 @@ def _began(group: GroupView, first: RebalanceStarted) -> _Behind:
     if first.cause == "session_expired":
         dropped = (e for e in _until(group, first.at_ms, first.at_ms) if isinstance(e, MemberExpired))
         silent = next((e for e in dropped if e.member_id == first.member_id), None)
-        return _Behind("session_expired", first, silent.silence_ms if silent else None)
+        is_static = silent is not None and silent.group_instance_id is not None
+        return _Behind("session_expired", first, silent.silence_ms if silent else None, is_static)
     if first.cause == "member_left":
         if first.reason and _POLLED_TOO_LATE.search(first.reason):
             return _Behind("poll_overdue", first)
         if (back_ms := _back_after(group, first)) is not None:
             return _Behind("restarted", first, back_ms)
-    return _Behind(_LATE.get(first.cause, first.cause), first)
+    cause = cause_of(first)
+    return _Behind(_LATE.get(cause, cause), first)
 
 
 _LATE = {
@@ -236,6 +288,8 @@ def _until(group: GroupView, from_ms: int, to_ms: int) -> Iterator[AnyEvent]:
 
 
 def _what(group: GroupView, rebalance: Rebalance, *, is_consumer: bool) -> str:
+    if rebalance.is_inferred:
+        return what_inferred(rebalance, group.group_id, _changed(group, rebalance))
     began = f"{escape(group.group_id)} rebalanced at {clock(rebalance.started_ms)}"
     if rebalance.ended_ms is None:
         return f"{began} and still rebalances."
@@ -243,22 +297,29 @@ def _what(group: GroupView, rebalance: Rebalance, *, is_consumer: bool) -> str:
     took = f"{began} for {duration(rebalance.ended_ms - rebalance.started_ms)}, to {number}"
     if rebalance.completed is None:
         return f"{took}, which has no members."
+    if group.kind is GroupKind.CONNECT:
+        return f"{took}, with {_changed(group, rebalance)}."
+    return f"{took}: {_changed(group, rebalance)}."
+
+
+def _changed(group: GroupView, rebalance: Rebalance) -> str:
+    """Return how many partitions changed hands among how many members; of Kafka Connect, only the number of workers."""
+    number_of = len(rebalance.completed.members_after) if rebalance.completed else 0
+    if group.kind is GroupKind.CONNECT:
+        return counted(number_of, "worker")
     moved = len(rebalance.handovers)
     changed = "no partition changed" if not moved else f"{moved} partition{'s' * (moved != 1)} changed"
-    return f"{took}: {changed} hands among {_members(len(rebalance.completed.members_after))}."
+    return f"{changed} hands among {counted(number_of, 'member')}"
 
 
-def _members(number: int) -> str:
-    return f"{number} member{'s' * (number != 1)}"
-
-
-def _who(rebalance: Rebalance, behind: _Behind | None, began: _Behind | None, times: int, *, is_consumer: bool) -> str:
+def _who(
+    rebalance: Rebalance, behind: _Behind | None, began: _Behind | None, times: int, texts: Mapping[str, str]
+) -> str:
     if behind is None or began is None:
         return "The member that caused it is not known any more."
-    others = f" and {_members(len(rebalance.late) - 1)} more" if len(rebalance.late) > 1 else ""
+    others = f" and {counted(len(rebalance.late) - 1, 'member')} more" if len(rebalance.late) > 1 else ""
     often = f"; it caused {times} rebalances of the last hour" if times >= FLAPPING else ""
     is_other = (behind.cause, behind.who.member_id) != (began.cause, began.who.member_id)
-    texts = DID_OF_CONSUMERS if is_consumer else DID
     first = f"; the first cause: {_did(began, texts)}" if is_other else ""
     return f"{_did(behind, texts)}{others}{often}{first}."
 
@@ -266,12 +327,14 @@ def _who(rebalance: Rebalance, behind: _Behind | None, began: _Behind | None, ti
 def _did(behind: _Behind, texts: Mapping[str, str]) -> str:
     who, cause = behind.who, behind.cause
     host = f" at {escape(who.client_host)}" if who.client_host else ""
-    said = f', with the reason "{escape(who.reason)}"' if who.reason else ""
+    said = "" if is_standard(who.reason) else f', with the reason "{reason_in_short(who.reason)}"'
     if cause == "operator":
         whom = f", about {brief(who.member_id)}" if who.member_id else ""
         return f"An operator ({escape(who.client_id)}{host}) requested it{whom}{said}"
     if cause == "group_converted":
         return "The last member of the consumer protocol is gone, and the group has the classic protocol now"
+    if behind.is_static and cause == "session_expired":
+        texts = {cause: DID_NOT_COME_BACK}
     text = texts.get(cause) or DID_OF_CONSUMERS.get(cause, cause.replace("_", " "))
     did = text.format(took=_took(behind, "too long"))
     return f"{brief(who.member_id) or escape(who.client_id) or 'A client'}{host} {did}{said}"
@@ -279,47 +342,3 @@ def _did(behind: _Behind, texts: Mapping[str, str]) -> str:
 
 def _took(behind: _Behind | None, otherwise: str) -> str:
     return duration(behind.took_ms) if behind and behind.took_ms else otherwise
-
-
-def times_begun(group: GroupView) -> Begun:
-    """Return for each client, by id and host, the times when it caused a rebalance or a further reason for one."""
-    begun: Begun = {}
-    for event in group.events:
-        if isinstance(event, RebalanceStarted):
-            begun.setdefault((event.client_id, event.client_host), []).append(event.at_ms)
-    return begun
-
-
-def _times(begun: Begun, rebalance: Rebalance, behind: _Behind | None) -> int:
-    if behind is None or not behind.who.client_id:
-        return 0
-    at_ms = begun.get((behind.who.client_id, behind.who.client_host), [])
-    until_ms = rebalance.started_ms
-    return bisect_right(at_ms, until_ms) - bisect_left(at_ms, until_ms - FLAPPING_MS)
-
-
-class Flapping(Struct):
-    """A client, and the numbers of rebalances that it caused and of times that it was expelled or fenced."""
-
-    client_id: str
-    client_host: str
-    rebalances: int
-    dropped: int
-    fenced: int
-
-
-def flapping(group: GroupView, since_ms: int) -> list[Flapping]:
-    """Return the clients that caused a group's rebalances since a time, the most frequent first."""
-    started: Counter[tuple[str, str]] = Counter()
-    dropped: Counter[tuple[str, str]] = Counter()
-    fenced: Counter[tuple[str, str]] = Counter()
-    for event in group.since(since_ms):
-        match event:
-            case RebalanceStarted() if event.client_id or event.client_host:
-                started[event.client_id, event.client_host] += 1
-            case MemberExpired():
-                dropped[event.client_id, event.client_host] += 1
-            case MemberFenced():
-                fenced[event.client_id, event.client_host] += 1
-    everybody = sorted(started.keys() | dropped.keys() | fenced.keys(), key=lambda who: (-started[who], who))
-    return [Flapping(*who, started[who], dropped[who], fenced[who]) for who in everybody]

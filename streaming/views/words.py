@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from coordinator.connect_protocol import Work
 from coordinator.consumer_group import AWAY_EPOCH
 from coordinator.outputs import (
     AccessChanged,
@@ -26,18 +27,22 @@ from coordinator.outputs import (
     GroupEmptied,
     GroupMember,
     GroupRecord,
+    HistoryGap,
     Hold,
     LogBroken,
     MemberAway,
     MemberBack,
     MemberExpired,
     MemberFenced,
+    MemberGone,
     MemberJoined,
     MemberLeft,
     MemberQuarantined,
+    ObservationBegan,
     OffsetRecord,
     OffsetsDeleted,
     OffsetsExpired,
+    OffsetsForgotten,
     Oversized,
     PlanMade,
     PolicySet,
@@ -50,6 +55,8 @@ from coordinator.outputs import (
     SeatVacated,
 )
 from coordinator.phases import GroupType, Phase
+from streaming.views.observed_words import facts, gap_in_words
+from streaming.views.rebalance_words import completed, handovers, started
 from streaming.views.text import (
     brief,
     clock,
@@ -59,9 +66,8 @@ from streaming.views.text import (
     escape,
     in_partitions,
     in_quotes,
-    names,
     plain,
-    spans,
+    work_in_words,
 )
 from streaming.wire.records import Tombstone
 
@@ -113,6 +119,8 @@ class Line(NamedTuple):
 
 def _share(member: GroupMember) -> str:
     standing = f" ({plain(member.standing)})" if isinstance(member.standing, str) else ""
+    if isinstance(member.work, Work):
+        return f"{brief(member.member_id)}: {work_in_words(member.work)}"
     if member.assigned is None:
         return f"{brief(member.member_id)}{standing}: {len(member.assignment)} bytes"
     return f"{brief(member.member_id)}{standing}: {in_partitions(member.assigned)}"
@@ -161,39 +169,6 @@ def _offset(record: OffsetRecord) -> str:
     return f"offset {record.offset} committed for {escape(record.topic)}-{record.partition}{by}{metadata}"
 
 
-def _started(event: RebalanceStarted) -> str:
-    who = f", {brief(event.member_id)} at {escape(event.client_host) or '?'}" if event.member_id else ""
-    cause = plain(event.cause)
-    held = f", held for {duration(event.held_ms)}" if isinstance(event.held_ms, int) else ""
-    told = f"rebalance: {cause}{who}{in_quotes(event.reason)}{held}"
-    waits_ms = event.joins_until_ms - event.at_ms
-    return f"{told}; waits for joins, {duration(waits_ms)} at most" if waits_ms > 0 else told
-
-
-def phases(event: RebalanceCompleted) -> str:
-    """Return the durations of the two phases of a rebalance. A group of the consumer protocol has no leader."""
-    if event.leader is None:
-        planned = f"last plan {duration(event.joins_ms)} after the rebalance began"
-        return f"{planned}, handover {duration(event.syncs_ms)}"
-    return f"joins {duration(event.joins_ms)}, plan {duration(event.syncs_ms)}"
-
-
-def _completed(event: RebalanceCompleted) -> str:
-    took = f"in {duration(event.duration_ms)} ({phases(event)})"
-    changes = [f"{verb} {names(ids)}" for verb, ids in (("joined", event.joined), ("gone", event.gone)) if ids]
-    return "; ".join([f"rebalanced {took}, {counted(len(event.members_after), 'member')}", *changes])
-
-
-def _handovers(event: AssignmentChanged) -> str:
-    moves: dict[tuple[str | None, str | None, str], list[int]] = {}
-    for h in event.handovers:
-        moves.setdefault((h.before, h.after, h.topic), []).append(h.partition)
-    return "; ".join(
-        f"{escape(topic)} {spans(numbers)} from {brief(before)} to {brief(after)}"
-        for (before, after, topic), numbers in moves.items()
-    )
-
-
 def _expired(event: MemberExpired) -> str:
     silence = f" after {duration(event.silence_ms)} of silence" if event.silence_ms is not None else ""
     return f"{brief(event.member_id)} was dropped: {plain(event.why)}{silence}{in_quotes(event.reason)}"
@@ -203,7 +178,8 @@ def _fenced(event: MemberFenced) -> str:
     before, after = (escape(host) or "?" for host in (event.client_host, event.replaced_by_client_host))
     instance = escape(event.group_instance_id or "")
     old, new = brief(event.member_id), brief(event.replaced_by)
-    return f"{old} at {before} is fenced: {new} from {after} goes on as {instance}"
+    came = f"restarted at {after}" if before == after else f"moved from {before} to {after}"
+    return f"{instance} {came}: {new} goes on as {instance} in place of {old}"
 
 
 def _planned(event: PlanMade) -> str:
@@ -298,6 +274,17 @@ def _freeze_broken(event: FreezeBroken) -> str:
     return f"the freeze until {_until(event)} is broken: {plain(event.why)}; {did}"
 
 
+def _away(event: MemberAway) -> str:
+    until = "" if event.until_ms is None else f", at the latest until {clock(event.until_ms)}"
+    return f"{brief(event.member_id)} is away for a while{until}"
+
+
+def _likely(likely: str | None) -> str:
+    if likely is None:
+        return "left or expired, Kafka does not record which"
+    return "it left, most likely" if likely == "left" else "it expired, most likely"
+
+
 def _policy_set(event: PolicySet) -> str:
     who = f"{escape(event.principal)} at {escape(event.client_host) or '?'}"
     number = "1 policy" if event.policies == 1 else f"{event.policies} policies"
@@ -317,15 +304,15 @@ def _tombstone(record: Tombstone) -> str:
 _WORDS: dict[type, Callable[[Any], str]] = {
     GroupRecord: _group,
     OffsetRecord: _offset,
-    RebalanceStarted: _started,
-    RebalanceCompleted: _completed,
-    AssignmentChanged: _handovers,
+    RebalanceStarted: started,
+    RebalanceCompleted: completed,
+    AssignmentChanged: handovers,
     MemberJoined: lambda e: f"{brief(e.member_id)} joined from {escape(e.client_host) or '?'}{in_quotes(e.reason)}",
     MemberLeft: lambda e: f"{brief(e.member_id)} left{in_quotes(e.reason)}",
     MemberExpired: _expired,
     MemberFenced: _fenced,
     PlanMade: _planned,
-    MemberAway: lambda e: f"{brief(e.member_id)} is away for a while, at the latest until {clock(e.until_ms)}",
+    MemberAway: _away,
     MemberBack: _back,
     EpochFenced: _epoch_fenced,
     GroupConverted: lambda e: (
@@ -349,6 +336,10 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     FreezeBegun: lambda e: f"the group is frozen until {_until(e)}",
     FreezeBroken: _freeze_broken,
     PolicySet: _policy_set,
+    ObservationBegan: lambda e: "the history begins here" + (": the group is new" if e.founded else ""),
+    HistoryGap: gap_in_words,
+    MemberGone: lambda e: f"{brief(e.member_id)} is gone: {_likely(e.likely)}{facts(e)}",
+    OffsetsForgotten: lambda e: f"{counted(len(e.partitions), 'offset')} forgotten: {escape(e.why)}",
     Oversized: lambda e: f"{escape(e.what)} of {e.bytes} bytes is too large for a record and was omitted",
     Tombstone: _tombstone,
     Gap: lambda g: f"MISSING: versions {g.first} to {g.last} of this group were published and are not in the topics",

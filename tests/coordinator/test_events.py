@@ -63,6 +63,39 @@ def test_each_way_to_start_a_rebalance_has_its_cause(happens, cause: str, who: s
     assert started.members == len(s.group.members)
 
 
+def owner(*partitions: int, topic: str = "t") -> tuple[Protocol, ...]:
+    return (Protocol("range", write_subscription(Subscription((topic,), owned={"t": partitions}, generation_id=1))),)
+
+
+FURTHER_ROUNDS = {
+    # ana owned when she joined; she is assigned; she joins again with     the cause
+    "it gave one up":         ((0, 1), [0], owner(0),                      "cooperative_round"),
+    "it gave all up":         ((0, 1), [], owner(),                        "cooperative_round"),
+    "it kept all":            ((0, 1), [0, 1, 2], owner(0, 1, 2),          "leader_rejoined"),
+    "it owned none":          ((), [0], owner(0),                          "leader_rejoined"),
+    "other topics as well":   ((0, 1), [0], owner(0, topic="u"),           "metadata_changed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("who", ["c1", "c2"])
+@pytest.mark.parametrize(("owned", "assigned", "again", "cause"), FURTHER_ROUNDS.values(), ids=FURTHER_ROUNDS)
+def test_a_member_that_had_to_give_up_partitions_begins_a_further_round(
+    owned: tuple[int, ...], assigned: list[int], again: tuple[Protocol, ...], cause: str, who: str
+):
+    """KIP-429: it owned more when it joined than its assignment has. Any other member joins again for another cause."""
+    s = Scenario.stable("c1", "c2").join(who, protocols_as_they_are=owner(*owned))
+    s.join("c2" if who == "c1" else "c1").sync("c1", plan={who: {"t": assigned}}).sync("c2").is_("Stable")
+    s.join(who, protocols_as_they_are=again)
+    expected = "metadata_changed" if (who, cause) == ("c2", "leader_rejoined") else cause
+    assert s.events(RebalanceStarted)[-1].cause == expected
+
+
+def test_an_unreadable_assignment_begins_no_further_round():
+    s = Scenario.stable("c1", "c2").join("c1", protocols_as_they_are=owner(0, 1)).join("c2")
+    s.sync("c1", plan={"c1": b"\0"}).sync("c2").join("c1", protocols_as_they_are=owner(0))
+    assert s.events(RebalanceStarted)[-1].cause == "leader_rejoined"
+
+
 def test_a_missing_sync_is_a_cause():
     """S107: a sync that never arrives is the cause of a rebalance."""
     s = Scenario.joined("c1", "c2").sync("c1", plan=PLAN).at(9_000).heartbeat("c1").heartbeat("c2").until(10_000)

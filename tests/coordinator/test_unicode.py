@@ -119,7 +119,7 @@ MODULES_OF_TABLES = {"re", "unicodedata", "locale", "textwrap", "stringprep", "p
 
 MAY_FORMAT = {
     "consumer_protocol.write_partitions",  # a number
-    "consumer_protocol.Reader._int32s",   # a number
+    "consumer_protocol.Reader.int32s",   # a number
     "guard.set_access",                    # numbers
     "converting._read",                    # text
     "hashing",                             # numbers

@@ -12,7 +12,7 @@ from tests.docs.pages import PAGES, ROOT, name_of, sources, spans
 every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
 
 FILE = re.compile(r"^(?:coordinator|streaming|tests|deploy|docs|checkpoints)/[\w./-]+$")
-MADE = {"tests/benchmarks/latest.json", "checkpoints/default", "docs/tallies/bits.json"}
+MADE = {"tests/benchmarks/latest.json", "checkpoints/default", "checkpoints/observed", "docs/tallies/bits.json"}
 TEST = re.compile(r"^test_\w+\.py$")
 NAME = re.compile(r"^(?:[a-z]+(?:_[a-z]+)+|[A-Z]{3,}(?:_[A-Z]+)*)$")
 

@@ -15,6 +15,8 @@ import pytest
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
+from streaming.observe.observer import Observer
+from streaming.observe.source import have_source_made
 from streaming.query.coordinator import Coordinator
 from tests.system.asking import Asker
 from tests.system.staging import MakeStage, Stage
@@ -38,6 +40,23 @@ def asker(transport: Transport, request: pytest.FixtureRequest) -> Asker:
 def group_id(request: pytest.FixtureRequest) -> str:
     """Return the id of a group that no other test uses."""
     return str(request.node.name)[:200]
+
+
+@pytest.fixture(scope="session")
+def observer(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observer]:
+    """The real observer of the shared broker's own groups, with the default prefix."""
+    settings = Settings.load(
+        bootstrap_servers=broker.bootstrap_servers,
+        replication_factor=1,
+        request_partitions=4,
+        observe_checkpoint=str(tmp_path_factory.mktemp("observe")),
+        observe_every_ms=100,
+    )
+    have_source_made(settings)
+    observer = Observer(settings.observing())
+    observer.start()
+    yield observer
+    observer.stop()
 
 
 @dataclass

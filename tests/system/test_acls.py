@@ -63,10 +63,12 @@ def administrators(strict: SecuredBroker) -> Settings:
     )
 
 
-def grant_by_kafkas_tool(strict: SecuredBroker, folder: Path, role: Role, user: str, *, to_create: bool) -> None:
+def grant_by_kafkas_tool(
+    strict: SecuredBroker, folder: Path, role: Role, user: str, *, to_create: bool, settings: Settings | None = None
+) -> None:
     """Run the printed commands with Kafka's own tool, as a person does."""
     (folder / "admin.properties").touch()
-    for command in commands(role, f"User:{user}", administrators(strict), to_create=to_create):
+    for command in commands(role, f"User:{user}", settings or administrators(strict), to_create=to_create):
         tool, *arguments = shlex.split(command)
         assert tool == "kafka-acls"
         ended = subprocess.run(

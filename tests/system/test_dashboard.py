@@ -106,7 +106,7 @@ def test_join_expiry_and_fencing_are_shown_within_two_seconds(
     opened(page, dashboard.url, asker.group_id, "commits")
     expect(page.locator(".strip")).to_contain_text("Stable")
 
-    watches(page, f"{ROW} td", "member fenced")
+    watches(page, f"{ROW} td", "member replaced")
     Consumer(asker, "ana", group_instance_id="worker-1")
     lags["fence"] = seen_at_ms(page) - max(written_ms(asker, coordinator, "member_fenced"))
 

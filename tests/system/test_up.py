@@ -1,4 +1,4 @@
-"""`coordinator up`: it runs broker, query, gateway and page in one process; it is the first command of the README."""
+"""`coordinator up --observe`: it runs broker, query, gateway, page and observer in one process, as `make run` does."""
 
 import json
 import os
@@ -14,6 +14,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from streaming.config.settings import Settings
+from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until
 
 pytestmark = pytest.mark.long
@@ -24,11 +26,27 @@ def fetched(url: str) -> Any:
         return json.load(answer)
 
 
+def await_observed(bootstrap_servers: str, log: Path) -> None:
+    """Join a group of the broker's own coordinator, and wait until the observer shows its member."""
+    direct = {"bootstrap.servers": bootstrap_servers, "client.id": "bo"}
+    consumer = Consumer({**direct, "group.id": "own"})
+    consumer.subscribe(["orders"])
+    settings = Settings(bootstrap_servers=bootstrap_servers).observing()
+    reader = Reader(settings, "own")
+    wait_until(
+        lambda: bool(consumer.poll(0.1)) or [each for each in reader.everything().groups if each["members"]],
+        account=log.read_text,
+    )
+    (member,) = reader.everything().groups[-1]["members"]
+    assert (member["client_id"], member["assigned"]) == ("bo", {"orders": [0]})
+    consumer.close()
+
+
 def test_up_serves_and_shows_a_stock_client_and_leaves_nothing(tmp_path: Path) -> None:
     """S23, S24."""
     ready_file, log, temporary = tmp_path / "ready", tmp_path / "log", tmp_path / "temporary"
     temporary.mkdir()
-    command = [sys.executable, "-m", "streaming", "up", "--no-demo", "--ready-file", str(ready_file)]
+    command = [sys.executable, "-m", "streaming", "up", "--no-demo", "--observe", "--ready-file", str(ready_file)]
     with log.open("wb") as out:
         environment = {**os.environ, "TMPDIR": str(temporary)}
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)
@@ -47,6 +65,8 @@ def test_up_serves_and_shows_a_stock_client_and_leaves_nothing(tmp_path: Path) -
         (member,) = fetched(shown)["members"]
         assert (member["client_id"], member["is_leader"]) == ("ana", True)
         consumer.close()
+        assert ready["observed"] == {"groups": "observed.groups", "events": "observed.events"}
+        await_observed(ready["bootstrap_servers"], log)
         children = psutil.Process(process.pid).children(recursive=True)
         assert children
         process.send_signal(signal.SIGINT)

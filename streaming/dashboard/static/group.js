@@ -6,7 +6,7 @@ import { Table } from "./table.js";
 import { Timeline } from "./timeline.js";
 import { EVENTS, sentences, Verdict } from "./told.js";
 import { Component, html, Owners, Problem, State, Swatch, Time } from "./ui.js";
-import { ago, brief, count, cut, duration, many, NOTHING, shown, spans } from "./words.js";
+import { ago, brief, count, cut, duration, learn, many, NOTHING, shown, spans } from "./words.js";
 
 const TABS = { members: "Members", partitions: "Partitions", timeline: "Timeline", commits: "Commits & refusals" };
 const TICK_MS = 1000;
@@ -76,7 +76,8 @@ const Strip = ({ detail, nowMs }) => {
   const { summary: s, joins_until_ms: untilMs, moves } = detail;
   const facts = [
     ["Type", s.type],
-    ["State", html`<${State} state=${s.state} />`],
+    ["State", html`<${State} state=${s.state} />${s.kept_by === "kafka" && s.type === "classic" && html` <span class="note">as of its last record</span>`}`],
+    ...(s.kept_by == null ? [] : [["Kept by", "Kafka's coordinator"]]),
     ...waits(detail, nowMs),
     ...holds(detail, nowMs),
     ["Members", count(s.members)],
@@ -97,12 +98,21 @@ const Why = ({ why, flapping }) => html`<section class="why" aria-label="Why it 
   ${why ? html`<p>${sentences(why)}</p>` : html`<p>It has not, as far as its history goes back.</p>`}
   ${flapping.length > 0 && html`<p class="behind"><b>Behind rebalances of the last hour:</b> ${flapping.slice(0, 4).map(
     (f, index) => html`${index > 0 && "; "}${shown(f.client_id, 40)} at ${shown(f.client_host, 40)}: ${
-      [many(f.rebalances, "rebalance"), f.dropped && `dropped ${f.dropped}×`, f.fenced && `fenced ${f.fenced}×`].filter(Boolean).join(", ")}`,
+      [many(f.rebalances, "rebalance"), f.dropped && `dropped ${f.dropped}×`, f.fenced && `replaced ${f.fenced}×`].filter(Boolean).join(", ")}`,
   )}${flapping.length > 4 && `; and ${flapping.length - 4} more`}</p>`}
 </section>`;
 
 const partitions = (of) => Object.entries(of ?? {}).filter(([, each]) => each.length).map(([topic, each]) => `${shown(topic, 60)} ${spans(each)}`).join(", ");
-const assignment = (m) => (m.assigned === null ? "not in Kafka's format" : partitions(m.assigned) || "nothing");
+const work = ({ connectors, tasks }) =>
+  [connectors.length && `connectors ${connectors.map((each) => shown(each, 60)).join(", ")}`, partitions(tasks) && `tasks ${partitions(tasks)}`].filter(Boolean).join("; ");
+const streams = ({ active, standby }) =>
+  [active.length && `active tasks ${active.join(" ")}`, standby.length && `standby or warm-up tasks ${standby.join(" ")}`].filter(Boolean).map((text) => shown(text, 400)).join("; ");
+const assignment = (m) => {
+  if (m.work !== null) return work(m.work) || "nothing";
+  const own = m.assigned === null ? "not in Kafka's format" : partitions(m.assigned) || "nothing";
+  return [own, m.streams !== null && streams(m.streams)].filter(Boolean).join("; ");
+};
+const owns = (m) => m.partitions + (m.work === null ? 0 : m.work.connectors.length + Object.values(m.work.tasks).flat().length);
 const subscription = (m) => [...(m.subscribed_topics ?? []).map((topic) => shown(topic, 60)), ...(m.regex ? [`/${shown(m.regex, 60)}/`] : [])].join(", ") || "nothing";
 const DOES = { stable: "has its target", unrevoked: "gives up partitions", unreleased: "waits for partitions", away: "is away" };
 
@@ -121,8 +131,8 @@ const MEMBERS = (owners) => [
   { label: "Instance id", by: (m) => m.group_instance_id, cell: (m) => shown(m.group_instance_id, 40) },
   { label: "Client id", by: (m) => m.client_id, cell: (m) => shown(m.client_id, 40) },
   { label: "Host", by: (m) => m.client_host, cell: (m) => shown(m.client_host, 40) },
-  { label: "Owns", by: (m) => m.partitions, kind: "num", isDownFirst: true, cell: (m) => count(m.partitions) },
-  { label: "Assignment", kind: "wide", cell: (m) => html`<span class=${m.partitions ? "" : "faded"}>${assignment(m)}</span>` },
+  { label: "Owns", by: owns, kind: "num", isDownFirst: true, cell: (m) => count(owns(m)) },
+  { label: "Assignment", kind: "wide", cell: (m) => html`<span class=${owns(m) ? "" : "faded"}>${assignment(m)}</span>` },
   { label: "Session", by: (m) => m.session_timeout_ms, kind: "num", cell: (m) => duration(m.session_timeout_ms) },
   { label: "Rebalance", by: (m) => m.rebalance_timeout_ms, kind: "num", cell: (m) => duration(m.rebalance_timeout_ms) },
 ];
@@ -170,7 +180,7 @@ const COMMITS = (nowMs) => [
   ...place,
   { label: "Offset", by: (o) => o.committed_offset, kind: "num", cell: (o) => count(o.committed_offset) },
   { label: "Generation", by: (o) => o.commit_generation_id, kind: "num", cell: (o) => (o.commit_generation_id < 0 ? "none" : count(o.commit_generation_id)) },
-  { label: "By", by: (o) => o.committed_by, cell: (o) => (o.committed_by ? html`<span title=${shown(o.committed_by, 300)}>${brief(o.committed_by)}</span>` : "no member") },
+  { label: "By", by: (o) => o.committed_by, cell: (o) => (o.committed_by ? html`<span title=${shown(o.committed_by, 300)}>${brief(o.committed_by)}</span>` : o.committed_by === null ? "not recorded" : "no member") },
   { label: "When", by: (o) => o.commit_timestamp_ms, isDownFirst: true, cell: (o) => age(o, nowMs()) },
   { label: "Epoch", by: (o) => o.leader_epoch, kind: "num", cell: (o) => count(o.leader_epoch) },
   { label: "Expires", by: (o) => o.expire_timestamp_ms, cell: (o) => html`<${Time} at=${o.expire_timestamp_ms} />` },
@@ -198,7 +208,7 @@ export class Group extends Component {
   }
   componentDidMount() {
     document.title = `${shown(this.props.id, 60)} – consumer group`;
-    this.stream = new Stream(this.props.id, {
+    const told = {
       ...this.props.told,
       reset: () => {
         this.anew.ask();
@@ -206,7 +216,8 @@ export class Group extends Component {
       },
       detail: (detail) => this.take(detail),
       event: (event) => this.tell(event),
-    });
+    };
+    this.stream = new Stream(this.props.id, told, this.props.of);
     this.tick = setInterval(() => this.setState({}), TICK_MS);
   }
   componentDidUpdate(before) {
@@ -219,7 +230,10 @@ export class Group extends Component {
     clearInterval(this.tick);
   }
   take(detail) {
-    for (const member of detail.members) this.owners.number(member.member_id);
+    for (const member of detail.members) {
+      learn(member.member_id, member.client_id);
+      this.owners.number(member.member_id);
+    }
     this.detail = detail;
     this.drawing ??= requestAnimationFrame(() => {
       this.drawing = null;
@@ -232,7 +246,7 @@ export class Group extends Component {
   }
   async fetchDetail() {
     try {
-      this.take(await fetched("api/group", { id: this.props.id }));
+      this.take(await fetched("api/group", { id: this.props.id, of: this.props.of }));
     } catch (error) {
       this.setState({ problem: error.message });
     }
@@ -242,7 +256,8 @@ export class Group extends Component {
     if (!isTimeline && this.props.tab !== "commits") return;
     if (isTimeline && !this.range) return; // the timeline sets the period first
     try {
-      const told = await fetched("api/timeline", { id: this.props.id, ...(isTimeline && this.range) });
+      const told = await fetched("api/timeline", { id: this.props.id, of: this.props.of, ...(isTimeline && this.range) });
+      for (const [memberId, clientId] of Object.entries(told.client_ids)) learn(memberId, clientId);
       for (const lane of told.lanes) for (const span of lane.spans) {
         if (span.seat_of != null && span.how !== "adopted") this.owners.inherit(span.member_id, span.seat_of);
         this.owners.number(span.member_id);
@@ -259,7 +274,7 @@ export class Group extends Component {
   }
   tab(detail, told) {
     const nowMs = Date.now();
-    const columns = this.columns[detail.summary.type];
+    const columns = this.columns[detail.summary.type] ?? this.columns.classic;
     switch (this.props.tab) {
       case "partitions":
         return html`<${Table} key="partitions" caption="Partitions" columns=${columns.partitions} rows=${detail.offsets} keyOf=${placeOf}
@@ -270,7 +285,7 @@ export class Group extends Component {
         return html`
           <${Table} key="commits" caption="Commits" columns=${this.columns.commits} rows=${detail.offsets.filter((o) => o.committed_offset != null)}
             keyOf=${placeOf} by="Topic" stamp=${(o) => ago(o.commit_timestamp_ms, nowMs)} empty="Nothing is committed." />
-          <h2>Refused, fenced, dropped, expired${told?.known_from_ms > 0 && html` <span class="note">since <${Time} at=${told.known_from_ms} /></span>`}</h2>
+          <h2>Refused, replaced, dropped, expired${told?.known_from_ms > 0 && html` <span class="note">since <${Time} at=${told.known_from_ms} /></span>`}</h2>
           <${Table} key="refusals" caption="Refusals" columns=${EVENTS} rows=${this.refusals(told)} keyOf=${keyOf}
             by="Time" isDown empty="Nothing was, as far as its history goes back." />`;
       default:
@@ -284,10 +299,10 @@ export class Group extends Component {
     if (!step) return;
     event.preventDefault();
     const to = names[(names.indexOf(this.props.tab) + step + names.length) % names.length];
-    location.replace(hrefOf(this.props.id, to));
+    location.replace(hrefOf(this.props.id, to, this.props.of));
     document.getElementById(`tab-${to}`).focus();
   }
-  render({ id, tab }, { detail, told, problem }) {
+  render({ id, tab, of }, { detail, told, problem }) {
     return html`
       <nav class="crumbs" aria-label="Where this is"><a href="#/">All groups</a></nav>
       <h1 class="groupname" title=${shown(id, 300)}>${shown(id, 1000)}</h1>
@@ -296,7 +311,7 @@ export class Group extends Component {
         <${Strip} detail=${detail} nowMs=${Date.now()} />
         <${Why} why=${detail.why} flapping=${detail.flapping} />
         <div role="tablist" class="tabs" aria-label="What to look into" onKeyDown=${(event) => this.turn(event)}>${Object.entries(TABS).map(
-          ([name, label]) => html`<a role="tab" id="tab-${name}" href=${hrefOf(id, name)} aria-selected=${name === tab ? "true" : "false"}
+          ([name, label]) => html`<a role="tab" id="tab-${name}" href=${hrefOf(id, name, of)} aria-selected=${name === tab ? "true" : "false"}
             tabindex=${name === tab ? 0 : -1} aria-controls="panel">${label}</a>`,
         )}</div>
         <section role="tabpanel" id="panel" aria-labelledby="tab-${tab}">${this.tab(detail, told)}</section>`}`;

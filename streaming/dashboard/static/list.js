@@ -8,13 +8,18 @@ import { ago, causeInWords, count, shown } from "./words.js";
 const AFRESH_MS = 60_000; // the number of rebalances of the last hour falls with time
 const TICK_MS = 1000;
 const ALARMS_SHOWN = 5;
+const SOURCES_AGAIN_MS = 2000;
 
-export const hrefOf = (groupId, tab) => `#/g/${encodeURIComponent(groupId)}${tab ? `/${tab}` : ""}`;
+export const hrefOf = (groupId, tab, of = null) =>
+  `#/${of == null ? "g" : `o/${encodeURIComponent(of)}`}/${encodeURIComponent(groupId)}${tab ? `/${tab}` : ""}`;
+const keyOf = (g) => `${g.of ?? ""} ${g.group_id}`;
+const KEEPERS = { kafka: "Kafka" };
+const KEPT_BY = { label: "Kept by", by: (g) => g.kept_by ?? "", kind: "minor", cell: (g) => KEEPERS[g.kept_by] ?? "this coordinator" };
 
 const COLUMNS = (nowMs) => [
   {
     label: "Group", by: (g) => g.group_id, kind: "id",
-    cell: (g) => html`<a href=${hrefOf(g.group_id)} title=${shown(g.group_id, 300)}>${shown(g.group_id)}</a>`,
+    cell: (g) => html`<a href=${hrefOf(g.group_id, "", g.of)} title=${shown(g.group_id, 300)}>${shown(g.group_id)}</a>`,
   },
   { label: "Type", by: (g) => g.type, kind: "minor", cell: (g) => g.type },
   { label: "State", by: (g) => g.state, cell: (g) => html`<${State} state=${g.state} />` },
@@ -42,14 +47,53 @@ const Alarms = ({ alarms }) =>
     )}</ul>
   </section>`;
 
+// The groups of one prefix: what the server has of them, and its changes. `of` is null for the page's own prefix.
+class Source {
+  constructor(of, list, told) {
+    this.of = of;
+    this.list = list;
+    this.groups = new Map();
+    this.alarms = [];
+    this.anew = new Soon(() => this.fetchAll(), 0);
+    const ask = () => this.anew.ask();
+    this.stream = new Stream(null, { ...told, reset: ask, alarm: ask, group: (group) => this.take(group) }, of);
+  }
+  async fetchAll() {
+    const changedMeanwhile = (this.changed = new Map());
+    try {
+      const { at_ms, groups, alarms } = await fetched("api/groups", { of: this.of });
+      this.list.skewMs = at_ms - Date.now();
+      this.groups = new Map(groups.map((g) => [g.group_id, { ...g, of: this.of }]));
+      this.alarms = alarms;
+      this.list.setState({ problem: null });
+      this.changed = null;
+      for (const group of changedMeanwhile.values()) this.take(group);
+      this.list.draw();
+    } catch (error) {
+      if (this.of === null) this.list.setState({ problem: error.message });
+    }
+  }
+  take(group) {
+    this.changed?.set(group.group_id, group);
+    if (group.state === "Dead") this.groups.delete(group.group_id);
+    else this.groups.set(group.group_id, { ...group, of: this.of });
+    this.list.drawSoon();
+  }
+  close() {
+    this.stream.close();
+    this.anew.stop();
+  }
+}
+
 export class List extends Component {
   constructor(props) {
     super(props);
-    this.groups = new Map();
+    this.sources = [];
     this.skewMs = 0;
     this.state = { rows: null, alarms: [], filter: "", problem: null };
     this.columns = COLUMNS(() => this.nowMs());
-    this.anew = new Soon(() => this.fetchAll(), 0);
+    this.wide = [...this.columns.slice(0, 1), KEPT_BY, ...this.columns.slice(1)];
+    this.others = new Soon(() => this.fetchSources(), SOURCES_AGAIN_MS);
     this.onKey = this.onKey.bind(this);
   }
   nowMs() {
@@ -57,46 +101,36 @@ export class List extends Component {
   }
   componentDidMount() {
     document.title = "Consumer groups";
-    this.stream = new Stream(null, {
-      ...this.props.told,
-      reset: () => this.anew.ask(),
-      alarm: () => this.anew.ask(),
-      group: (group) => this.take(group),
-    });
+    this.sources = [new Source(null, this, this.props.told)];
+    this.others.ask(0);
     this.tick = setInterval(() => this.setState({}), TICK_MS);
-    this.afresh = setInterval(() => this.anew.ask(), AFRESH_MS);
+    this.afresh = setInterval(() => this.sources.forEach((source) => source.anew.ask()), AFRESH_MS);
     document.addEventListener("keydown", this.onKey);
   }
   componentWillUnmount() {
-    this.stream.close();
-    this.anew.stop();
+    this.others.stop();
+    for (const source of this.sources) source.close();
     clearInterval(this.tick);
     clearInterval(this.afresh);
     document.removeEventListener("keydown", this.onKey);
   }
-  async fetchAll() {
-    const changedMeanwhile = (this.changed = new Map());
+  // The other prefixes that this page shows. Their connections do not change the badge, which is about the page's own.
+  async fetchSources() {
     try {
-      const { at_ms, groups, alarms } = await fetched("api/groups");
-      this.skewMs = at_ms - Date.now();
-      this.groups = new Map(groups.map((g) => [g.group_id, g]));
-      this.setState({ alarms, problem: null });
-      this.changed = null;
-      for (const group of changedMeanwhile.values()) this.take(group);
-      this.draw();
-    } catch (error) {
-      this.setState({ problem: error.message });
+      const { others } = await fetched("api/sources");
+      const silent = { connection: () => {}, status: () => {} };
+      this.sources.push(...others.map((of) => new Source(of, this, silent)));
+    } catch {
+      this.others.ask();
     }
   }
-  take(group) {
-    this.changed?.set(group.group_id, group);
-    if (group.state === "Dead") this.groups.delete(group.group_id);
-    else this.groups.set(group.group_id, group);
+  drawSoon() {
     this.drawing ??= requestAnimationFrame(() => this.draw());
   }
   draw() {
     this.drawing = null;
-    this.setState({ rows: [...this.groups.values()] });
+    const alarms = this.sources.flatMap((source) => source.alarms).sort((a, b) => a.at_ms - b.at_ms);
+    this.setState({ rows: this.sources.flatMap((source) => [...source.groups.values()]), alarms });
   }
   onKey(event) {
     if (event.key === "/" && !event.target.matches("input")) {
@@ -117,9 +151,9 @@ export class List extends Component {
           ref=${(box) => (this.box = box)} onInput=${(event) => this.setState({ filter: event.target.value })} />
       </div>
       ${problem && html`<${Problem} text=${problem} />`}
-      <${Table} caption="Groups" columns=${this.columns} rows=${found} keyOf=${(g) => g.group_id} by="Group" hasKeys
+      <${Table} caption="Groups" columns=${found.some((g) => g.kept_by != null) ? this.wide : this.columns} rows=${found} keyOf=${keyOf} by="Group" hasKeys
         stamp=${(g) => ago(g.last_rebalance_ms, nowMs)}
-        open=${(g) => (location.hash = hrefOf(g.group_id))}
+        open=${(g) => (location.hash = hrefOf(g.group_id, "", g.of))}
         empty=${rows === null ? "Waiting for the groups." : filter ? "No group matches." : "There is no group yet."} />`;
   }
 }

@@ -14,8 +14,10 @@ export const fetched = async (path, params = {}) => {
 
 export class Stream {
   // told: by an event's name, the function that gets its data; `connection` gets whether the stream is connected.
-  constructor(groupId, told) {
+  // of: the prefix of the coordinator's topics; null for the page's own.
+  constructor(groupId, told, of = null) {
     this.groupId = groupId;
+    this.of = of;
     this.told = told;
     this.last = null;
     this.open();
@@ -23,6 +25,7 @@ export class Stream {
   open() {
     const query = new URLSearchParams();
     if (this.groupId != null) query.set("id", this.groupId);
+    if (this.of != null) query.set("of", this.of);
     if (this.last) query.set("last", this.last);
     this.source = new EventSource(`api/stream?${query}`);
     this.source.onopen = () => this.told.connection(true);

@@ -5,11 +5,14 @@ import { List } from "./list.js";
 import { Component, html, Patterns, render } from "./ui.js";
 import { count, shown } from "./words.js";
 
-// #/ is the list; #/g/ID/TAB is a group, with its id encoded.
+// #/ is the list; #/g/ID/TAB is a group, with its id encoded; #/o/OF/ID/TAB is one under another prefix.
 const routed = () => {
-  const [, where, id, tab] = location.hash.split("/");
+  const [, where, ...rest] = location.hash.split("/");
+  const of = where === "o" ? rest.shift() : null;
+  const [id, tab] = rest;
   try {
-    return where === "g" && id != null ? { id: decodeURIComponent(id), tab: tab || "members" } : {};
+    if ((where !== "g" && where !== "o") || id == null) return {};
+    return { id: decodeURIComponent(id), tab: tab || "members", of: of && decodeURIComponent(of) };
   } catch {
     return {}; // not an encoded id: a user typed it
   }
@@ -38,14 +41,14 @@ class Page extends Component {
     this.status = (status) => this.setState({ status });
   }
   componentDidMount() {
-    addEventListener("hashchange", () => this.setState({ id: undefined, tab: undefined, ...routed() }));
+    addEventListener("hashchange", () => this.setState({ id: undefined, tab: undefined, of: null, ...routed() }));
   }
   turnTheme() {
     const { all, get, set } = window.theme;
     set(all[(all.indexOf(get()) + 1) % all.length]);
     this.setState({ theme: get() });
   }
-  render(_, { id, tab, isConnected, status, theme }) {
+  render(_, { id, tab, of, isConnected, status, theme }) {
     const told = { connection: this.connection, status: this.status };
     return html`
       <${Patterns} />
@@ -57,7 +60,7 @@ class Page extends Component {
           <button type="button" id="theme" onClick=${() => this.turnTheme()}>Theme: ${theme}</button>
         </span>
       </header>
-      <main>${id === undefined ? html`<${List} told=${told} />` : html`<${Group} key=${id} id=${id} tab=${tab} told=${told} />`}</main>`;
+      <main>${id === undefined ? html`<${List} told=${told} />` : html`<${Group} key=${`${of ?? ""} ${id}`} id=${id} tab=${tab} of=${of ?? null} told=${told} />`}</main>`;
   }
 }
 

@@ -6,7 +6,7 @@ const PAGE_ROWS = 100;
 
 class Row extends Component {
   shouldComponentUpdate(next) {
-    return next.row !== this.props.row || next.stamp !== this.props.stamp || next.isCurrent !== this.props.isCurrent;
+    return next.row !== this.props.row || next.columns !== this.props.columns || next.stamp !== this.props.stamp || next.isCurrent !== this.props.isCurrent;
   }
   render({ row, columns, isCurrent, open }) {
     return html`<tr class=${isCurrent ? "current" : ""} onClick=${open && (() => open(row))}>

@@ -20,11 +20,13 @@ const SPAN_MIN_MS = 5000;
 const LEGEND_MAX = 24;
 const FOLLOWS_MS = matchMedia("(prefers-reduced-motion: reduce)").matches ? 5000 : 1000;
 
+const untimed = (r) => (r.ended_ms == null ? "runs" : "not recorded");
 const told = (r) => `${causeInWords(r.cause)}, ${r.why.epochs.length ? "group epoch" : "generation"} ${r.generation_id}, ${
-  r.duration_ms == null ? "running" : duration(r.duration_ms)}${r.why.client_id ? `, ${shown(r.why.client_id, 60)}` : ""}`;
+  r.duration_ms == null ? untimed(r) : duration(r.duration_ms)}${r.why.client_id ? `, ${shown(r.why.client_id, 60)}` : ""}`;
 const keyOf = (r) => `${r.started_ms} ${r.generation_id}`;
 
-const ended = (span) => (span.because ? `, ended: ${span.because}` : "");
+const committed = (span) => (span.last_commit_ms == null ? "" : `; its last commit was at ${dayAndClock(span.last_commit_ms, true)}`);
+const ended = (span) => (span.because ? `, ended: ${span.because}${committed(span)}` : "");
 const HOW = { took: "took the seat of", passed: "stood by, and took the seat of", adopted: "adopted the seat of" };
 const seated = (span) => (span.how == null ? "" : ` (${HOW[span.how] ?? "has the seat of"} ${span.seat_of == null ? "added partitions" : brief(span.seat_of)})`);
 const ofSeat = (seat) =>
@@ -41,8 +43,8 @@ const ofSpan = (lane, span) =>
     span.to_ms == null ? "now" : dayAndClock(span.to_ms, true)}${ended(span)}`;
 
 const REBALANCES = (choose) => [
-  { label: "Began", by: (r) => r.started_ms, isDownFirst: true, kind: "when", cell: (r) => html`<button type="button" class="link" onClick=${() => choose(r)}><${Time} at=${r.started_ms} withMs /></button>` },
-  { label: "Took", by: (r) => r.duration_ms, kind: "num", isDownFirst: true, cell: (r) => (r.duration_ms == null ? "runs" : duration(r.duration_ms)) },
+  { label: "Began", by: (r) => r.started_ms, isDownFirst: true, kind: "when", cell: (r) => html`${r.how_known === "inferred" && "by "}<button type="button" class="link" onClick=${() => choose(r)}><${Time} at=${r.started_ms} withMs /></button>` },
+  { label: "Took", by: (r) => r.duration_ms, kind: "num", isDownFirst: true, cell: (r) => (r.duration_ms == null ? untimed(r) : duration(r.duration_ms)) },
   { label: "Held", by: (r) => r.held_ms, kind: "num", isDownFirst: true, cell: (r) => duration(r.held_ms) },
   { label: "Generation", by: (r) => r.generation_id, kind: "num", cell: (r) => r.generation_id },
   { label: "Cause", by: (r) => r.cause, cell: (r) => causeInWords(r.cause) },
@@ -250,7 +252,7 @@ export class Timeline extends Component {
   stripes(rebalances, x, height, { from, to }) {
     const seen = rebalances.filter((r) => r.started_ms <= to && (r.ended_ms ?? Infinity) >= from);
     const left = this.label();
-    const busyUntil = { true: -1, false: -1 }; // by whether a rebalance was avoidable
+    const busyUntil = { true: -1, false: -1, null: -1 }; // by whether a rebalance was avoidable
     return seen.map((r) => {
       const begin = Math.max(left, x(r.started_ms));
       const end = Math.min(this.state.width, x(r.ended_ms ?? this.state.nowMs));

@@ -2,15 +2,25 @@
 // shown as their codes. All other characters are safe, because ids are only added to the page as text nodes.
 
 const UNSEEN = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu;
-const SUFFIX = /-([0-9a-f]{4})[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+const SUFFIX = /-([0-9a-f]{4})[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?=-|$)/g;
 export const NOTHING = "–";
 
 const code = (c) => `\\u{${c.codePointAt(0).toString(16)}}`;
 
 export const cut = (text, max) => (text.length > max ? `${text.slice(0, max - 1)}…` : text);
 export const shown = (id, max = 80) => (id == null ? NOTHING : id === "" ? "(empty)" : cut(id.replace(UNSEEN, code), max));
-export const brief = (memberId, max = 40) =>
-  memberId == null ? "nobody" : shown(memberId.replace(SUFFIX, "-$1"), max);
+// Member ids of the consumer protocol may have no client id in them: these are shown as the client id and their first
+// four characters, once the page knows the client id.
+const BARE = /^[A-Za-z0-9+/_-]{22}$/;
+const clientIds = new Map();
+export const learn = (memberId, clientId) => {
+  if (clientId && BARE.test(memberId)) clientIds.set(memberId, clientId);
+};
+export const brief = (memberId, max = 40) => {
+  if (memberId == null) return "nobody";
+  const clientId = clientIds.get(memberId);
+  return shown(clientId == null ? memberId.replace(SUFFIX, "-$1") : `${clientId}-${memberId.slice(0, 4)}`, max);
+};
 
 const counted = new Intl.NumberFormat("en");
 export const count = (number) => (number == null ? NOTHING : counted.format(number));

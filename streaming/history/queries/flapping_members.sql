@@ -1,9 +1,9 @@
 -- The clients that cause the most rebalances, and how often they were dropped or fenced, left a seat that a policy kept,
--- or were in quarantine.
+-- or were in quarantine. The further rounds of a cooperative rebalance count against nobody.
 SELECT group_id,
        client_id,
        client_host,
-       count_if(event = 'rebalance_started')  AS rebalances,
+       count_if(event = 'rebalance_started' AND cause <> 'cooperative_round') AS rebalances,
        count_if(event = 'member_expired')     AS dropped,
        count_if(event = 'member_fenced')      AS fenced,
        count_if(event = 'seat_vacated')       AS seats,

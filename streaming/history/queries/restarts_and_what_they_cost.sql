@@ -15,6 +15,7 @@ WITH turns AS (
   SELECT group_id, at, event, CAST(NULL AS STRING), CAST(NULL AS BIGINT), CAST(NULL AS INT)
   FROM turns
   WHERE event = 'rebalance_started' AND event_before IS DISTINCT FROM 'rebalance_started'
+    AND cause <> 'cooperative_round'
 )
 SELECT date_trunc('day', at)                                             AS day,
        group_id,

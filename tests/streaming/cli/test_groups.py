@@ -41,7 +41,8 @@ AWAY_MS = 1_003_000
 def _without_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the answers of brokers, which Kafka's tool asks for offsets and for their addresses."""
     monkeypatch.setattr(kafka_describing, "ends_of", lambda settings, groups: {("T", 0): 50})
-    monkeypatch.setattr(kafka_describing, "_leaders", lambda settings: {0: "127.0.0.1:9092  (1)"})
+    coordinator = "127.0.0.1:9092  (1)"
+    monkeypatch.setattr(kafka_describing, "_coordinators", lambda _, groups: {g.group_id: coordinator for g in groups})
 
 
 @pytest.fixture(autouse=True)
@@ -321,13 +322,13 @@ def test_an_owner_before_the_history_is_unknown(views: Views, capsys: pytest.Cap
     for after_ms in (9_999, 10_000):
         telling.show_owner(views, group, "t", 7, NOON_MS + after_ms, NOW_MS, Output(OutputFormat.table))
     before, since = capsys.readouterr().out.splitlines()
-    assert f": unknown: the history begins at 2026-09-21T12:00:10.000; after: {BO}, " in before
+    assert f": not known: the history begins at 2026-09-21T12:00:10.000; after: {BO}, " in before
     assert f": nobody; after: {BO}, " in since
 
 
 def test_a_future_owner_is_unknown(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
     telling.show_owner(views, views.groups["orders"], "t", 2, NOW_MS + 1, NOW_MS, Output(OutputFormat.table))
-    assert f": unknown: this time is in the future; before: {ANA}, " in capsys.readouterr().out
+    assert f": not known: this time is in the future; before: {ANA}, " in capsys.readouterr().out
 
 
 def test_a_partition_that_never_had_an_owner_is_not_found(views: Views) -> None:

@@ -96,3 +96,14 @@ def test_offsets_of_one_group_may_be_kept_longer(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COORDINATOR_OFFSETS_RETENTION_MINUTES_BY_GROUP", "orders=20160")
     with pytest.raises(BadSettings, match=r"offsets_retention_minutes_by_group.*: a JSON object is required\."):
         Settings.load()
+
+
+def test_commands_read_the_prefix_of_the_observer() -> None:
+    """Only the observer itself needs topics and a folder that the coordinator does not have."""
+    settings = Settings(bootstrap_servers="h:1", topic_prefix="observed")
+    assert settings.groups_topic == "observed.groups"
+    with pytest.raises(BadSettings, match="observe_prefix is topic_prefix"):
+        settings.observing()
+    shared = Settings(bootstrap_servers="h:1", checkpoint="same", observe_checkpoint="same")
+    with pytest.raises(BadSettings, match="observe_checkpoint is checkpoint"):
+        shared.observing()

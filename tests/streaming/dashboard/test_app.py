@@ -99,6 +99,7 @@ PATHS = [
     "/api/why?id=pay&at=0",
     "/api/owner?id=pay&topic=orders&partition=0",
     "/api/owner?id=pay&topic=nothing&partition=9&at=0",
+    "/api/sources",
     "/api/schema",
     "/healthz",
 ]

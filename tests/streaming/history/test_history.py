@@ -16,6 +16,7 @@ from streaming.views import Views
 from streaming.wire.records import Tombstone
 from tests.streaming.views.consumers import life
 from tests.streaming.views.deploy import DEPLOY, RECORD
+from tests.streaming.views.recordings import Replay
 from tests.streaming.views.test_views import raws
 from tests.streaming.views.written import WrittenTopics, converse
 
@@ -58,9 +59,18 @@ def test_rows_fit_the_schemas_of_their_tables() -> None:
             for member in row["members"] if name == "groups" else ():
                 del member["assignment"]
             for member in back["members"] if name == "groups" else ():
-                for column in (*ONLY_OF_CONSUMERS, "standing"):
+                for column in (*ONLY_OF_CONSUMERS, "standing", "work"):
                     assert member.pop(column) is None
             assert _present(back) == _present({column: value for column, value in row.items() if column != "at"})
+
+
+def test_the_work_of_a_worker_of_kafka_connect_has_a_column() -> None:
+    record = Replay("connect").until(72_000).record
+    assert record is not None
+    (back,) = pa.Table.from_pylist([to_row(record)], schema=TABLES["groups"]).to_pylist()
+    first, second = (member["work"] for member in back["members"])
+    assert (first["connectors"], dict(first["tasks"])) == (["orders-source"], {"orders-source": [0, 1]})
+    assert dict(second["tasks"]) == {"orders-source": [2], "refunds-source": [0]}
 
 
 def test_rows_of_a_consumer_group_fit_the_schemas() -> None:

@@ -59,6 +59,7 @@ class Brokers:
         self.failures: list[KafkaError] = []
         self.is_unreachable = self.is_closed = False
         self.now_s = 0.0
+        self.without_leader, self.of_leaders = 0, KafkaError.NOT_LEADER_FOR_PARTITION
         self.options: dict[str, Any] = {}
         self._positions: dict[tuple[str, int], int] = {}
         self._ended: set[tuple[str, int]] = set()
@@ -72,6 +73,9 @@ class Brokers:
 
     def get_watermark_offsets(self, place: Any, timeout: float, cached: bool) -> tuple[int, int]:
         self._answer()
+        if self.without_leader:
+            self.without_leader -= 1
+            raise KafkaException(KafkaError(self.of_leaders))
         return self.lows[place.topic, place.partition], self.ends[place.topic, place.partition]
 
     def offsets_for_times(self, requested: list[Any], timeout: float) -> list[Any]:
@@ -101,6 +105,9 @@ class Brokers:
         self.now_s += 0 if messages else wait_s
         return messages
 
+    def sleep(self, wait_s: float) -> None:
+        self.now_s += wait_s
+
     def close(self) -> None:
         self.is_closed = True
 
@@ -118,7 +125,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
         return fake
 
     monkeypatch.setattr(module, "consumer", consumer)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: fake.now_s))
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: fake.now_s, sleep=fake.sleep))
     return fake
 
 
@@ -128,6 +135,23 @@ def reading(*topics: str, **options: Any) -> TopicReader:
 
 def offsets(records: Iterable[Record], topic: str = GROUPS, partition: int = 0) -> list[int]:
     return [record.offset for record in records if (record.topic, record.partition) == (topic, partition)]
+
+
+@pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE])
+def test_partition_that_was_created_a_moment_ago_is_asked_for_again(brokers: Brokers, code: int) -> None:
+    brokers.without_leader, brokers.of_leaders = 3, code
+    assert reading().ends[GROUPS, 0] == 5
+    assert brokers.now_s == pytest.approx(3 * module.LEADER_WAIT_S)
+
+
+def test_partition_that_gets_no_leader_is_reported(brokers: Brokers) -> None:
+    brokers.without_leader = 10**6
+    with pytest.raises(BrokerUnreachable, match="leader"):
+        reading()
+    assert brokers.now_s >= module.ANSWER_WAIT_S
+    brokers.without_leader, brokers.of_leaders = 1, KafkaError.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(BrokerUnreachable):
+        reading()
 
 
 # -- the backlog -------------------------------------------------------------------------------------------------------

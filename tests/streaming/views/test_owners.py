@@ -108,7 +108,7 @@ def test_a_fenced_member_owned_its_partitions_until_it_was_replaced(group: Group
     """S10: the event with the assignment has expired; each of the member's processes owned the partition in turn."""
     (spans,) = spans_of_owners(group).values()
     assert [(s.member_id, s.from_ms, s.to_ms) for s in spans] == [*PROCESSES, last]
-    assert {s.because for s in spans[:-1]} == {"fenced"}
+    assert {s.because for s in spans[:-1]} == {"came back as another process"}
     assert [s.client_host for s in spans] == ["/one", "/two", "/three"]
     assert owners_at(group, T + 999, known_from_ms=T) == (True, "one", None, None)
 

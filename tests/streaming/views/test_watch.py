@@ -89,7 +89,7 @@ TEXTS: list[tuple[Any, str]] = [
      'ana-2a84 was dropped: expelled ("stuck")'),
     (event(MemberFenced, **{**WHO, "group_instance_id": "worker-1"}, replaced_by=BO, replaced_by_client_id="bo",
            replaced_by_client_host="/10.0.0.2"),
-     "ana-2a84 at /10.0.0.1 is fenced: bo-cbcd from /10.0.0.2 goes on as worker-1"),
+     "worker-1 moved from /10.0.0.1 to /10.0.0.2: bo-cbcd goes on as worker-1 in place of ana-2a84"),
     (event(OffsetsDeleted, partitions=(("t", 0), ("t", 1))), "2 offsets deleted on request"),
     (event(Rejected, None, group_id=None, partition=3, offset=17, why="the record is not UTF-8"),
      "request 3@17 is not a request: the record is not UTF-8"),

@@ -20,8 +20,9 @@ from coordinator.requests import Heartbeat
 from coordinator.seats import added
 from streaming.views import GroupView
 from streaming.views.advice import ADVICE
+from streaming.views.flapping import flapping
 from streaming.views.rebalances import rebalances
-from streaming.views.why import Why, explain, flapping, why
+from streaming.views.why import Why, explain, why
 from tests.streaming.views.test_views import folded, raws
 from tests.streaming.views.written import WrittenTopics
 

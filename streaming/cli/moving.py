@@ -1,0 +1,190 @@
+"""Commands for groups that move from Kafka's own coordinator to this one: compare both, and take the offsets over.
+
+They read the groups of Kafka's coordinator under the prefix of `coordinator observe`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from coordinator.phases import Phase
+from streaming.administration.resetting import Log, NewOffset, Reset, clip, named
+from streaming.cli.asking import BrokerLog
+from streaming.cli.output import Column, Output, OutputFormat
+from streaming.cli.resets import commit
+from streaming.cli.showing import ends_of, folded
+from streaming.config.settings import Settings
+from streaming.errors import NotFound, RequestRefused
+from streaming.logs import tell
+from streaming.moments import unix_ms
+from streaming.views import GroupView, Views
+from streaming.views.comparison import Comparison, compare
+from streaming.views.fields import PartitionKey
+from streaming.views.rows import GroupSummary
+from streaming.views.text import counted, escape
+
+OBSERVED = "observed"
+"""The prefix of `coordinator observe` by default."""
+
+
+def observed_settings(settings: Settings, prefix: str) -> Settings:
+    """Return the settings for the groups of Kafka's coordinator."""
+    return settings.model_copy(update={"topic_prefix": prefix})
+
+
+def _there(views: Views, group_id: str) -> GroupView | None:
+    group = views.groups.get(group_id)
+    return group if group is not None and group.is_there else None
+
+
+# -- comparing ---------------------------------------------------------------------------------------------------------
+
+FACTS = (
+    Column("", lambda line: line[0]),
+    Column("HERE", lambda line: line[1], is_chosen=True),
+    Column("KAFKA", lambda line: line[2], is_chosen=True),
+)
+
+COMPARED = (
+    Column("TOPIC", lambda row: row.topic, is_chosen=True),
+    Column("PARTITION", lambda row: row.partition, is_number=True),
+    Column("OFFSET-HERE", lambda row: row.offset, is_number=True),
+    Column("OFFSET-KAFKA", lambda row: row.kafkas_offset, is_number=True),
+    Column("AHEAD", lambda row: row.ahead, is_number=True),
+    Column("OWNER-HERE", lambda row: row.member_id, is_chosen=True),
+    Column("OWNER-KAFKA", lambda row: row.kafkas_member_id, is_chosen=True),
+)
+
+_COMPARED_FACTS: dict[str, Callable[[GroupSummary], object]] = {
+    "STATE": lambda s: s.state.value,
+    "TYPE": lambda s: s.type.value,
+    "GENERATION": lambda s: s.generation_id,
+    "MEMBERS": lambda s: s.members,
+    "PARTITIONS": lambda s: s.partitions,
+    "TOTAL-LAG": lambda s: s.total_lag,
+    "REBALANCES-1H": lambda s: s.rebalances_1h,
+}
+
+
+def compare_groups(settings: Settings, prefix: str, group_id: str, output: Output) -> None:
+    """Show one group of both coordinators, side by side.
+
+    Raises:
+        NotFound: Neither coordinator has the group.
+    """
+    here = _there(folded(settings, [group_id]), group_id)
+    kafka = _there(folded(observed_settings(settings, prefix), [group_id]), group_id)
+    groups = [group for group in (here, kafka) if group is not None]
+    if not groups:
+        raise NotFound(f"Neither coordinator has a group '{escape(group_id)}'.")
+    show_comparison(compare(group_id, here, kafka, ends_of(settings, groups), unix_ms()), output)
+
+
+def show_comparison(told: Comparison, output: Output) -> None:
+    """Write a comparison."""
+    if output.form is OutputFormat.json:
+        output.answer(told)
+        return
+    if output.form is not OutputFormat.csv:
+        sides = (told.here, told.kafka)
+        lines = [(name, *(None if s is None else fact(s) for s in sides)) for name, fact in _COMPARED_FACTS.items()]
+        output.rows(FACTS, lines)
+        output.line()
+    output.rows(COMPARED, told.partitions)
+
+
+# -- taking offsets over -----------------------------------------------------------------------------------------------
+
+
+class ImportedOffset(NamedTuple):
+    """An offset to take over.
+
+    Args:
+        here: The committed offset here; None without one.
+    """
+
+    group_id: str
+    place: PartitionKey
+    here: int | None
+    new: NewOffset
+
+
+IMPORTED = (
+    Column("GROUP", lambda line: line.group_id, is_chosen=True),
+    Column("TOPIC", lambda line: line.place[0], is_chosen=True),
+    Column("PARTITION", lambda line: line.place[1], is_number=True),
+    Column("OFFSET-HERE", lambda line: line.here, is_number=True),
+    Column("NEW-OFFSET", lambda line: line.new.offset, is_number=True),
+)
+
+
+def import_offsets(settings: Settings, prefix: str, group_ids: Iterable[str], output: Output, *, execute: bool) -> None:
+    """Show the offsets that Kafka's coordinator keeps for some groups, and commit them here if `execute` is set.
+
+    All groups are checked before the first commit.
+
+    Raises:
+        NotFound: Kafka's coordinator keeps no offsets of a group, or a partition does not exist.
+        RequestRefused: A group has members here.
+    """
+    wanted = list(dict.fromkeys(group_ids))
+    ours = folded(settings, wanted, events=False)
+    theirs = folded(observed_settings(settings, prefix), wanted, events=False)
+    log = BrokerLog(settings)
+    resets = {each: imported(each, ours.groups.get(each), _there(theirs, each), log) for each in wanted}
+    for reset in resets.values():
+        for note in reset.notes:
+            tell(f"Warning: {note}")
+    if execute:
+        for group_id, reset in resets.items():
+            commit(settings, group_id, reset.offsets)
+    _show_imported(ours, resets, output)
+    if not execute:
+        tell("Nothing was changed. --execute commits these offsets.")
+
+
+def imported(group_id: str, ours: GroupView | None, theirs: GroupView | None, log: Log) -> Reset:
+    """Return the offsets of a group that are taken over.
+
+    Args:
+        ours, theirs: The group here and at Kafka's coordinator.
+
+    Raises:
+        NotFound: Kafka's coordinator keeps no offsets of the group, or a partition does not exist.
+        RequestRefused: The group has members here.
+    """
+    name = escape(group_id)
+    committed = theirs.committed() if theirs is not None else {}
+    if not committed:
+        raise NotFound(f"Kafka's coordinator keeps no offsets of a group '{name}', as far as it was observed.")
+    if ours is not None and ours.state not in (Phase.EMPTY, Phase.DEAD):
+        raise RequestRefused(f"'{name}' has members here. Stop them, so that offsets can be taken over.")
+    notes = []
+    if theirs is not None and theirs.members:
+        still = counted(len(theirs.members), "member")
+        notes.append(f"{name} still has {still} at Kafka's coordinator. Their later commits are not taken over.")
+    behind = [place for place, mine in (ours.committed() if ours else {}).items() if _is_behind(place, mine, committed)]
+    notes += [f"{named(place)} of {name} is committed here already, and further." for place in sorted(behind)]
+    reset = clip({p: NewOffset(each.offset, each.leader_epoch, each.metadata) for p, each in committed.items()}, log)
+    return Reset(reset.offsets, [*notes, *reset.notes])
+
+
+def _is_behind(place: PartitionKey, mine: Any, committed: Mapping[PartitionKey, Any]) -> bool:
+    return place in committed and committed[place].offset < mine.offset
+
+
+def _show_imported(ours: Views, resets: Mapping[str, Reset], output: Output) -> None:
+    lines = []
+    for group_id, reset in resets.items():
+        mine = ours.groups[group_id].committed() if group_id in ours.groups else {}
+        for place, new in sorted(reset.offsets.items()):
+            lines.append(ImportedOffset(group_id, place, mine[place].offset if place in mine else None, new))
+    if output.form is OutputFormat.json:
+        output.answer([_in_json(line) for line in lines])
+    else:
+        output.rows(IMPORTED, lines)
+
+
+def _in_json(line: ImportedOffset) -> dict[str, object]:
+    topic, partition = line.place
+    new = {"new_offset": line.new.offset, "metadata": line.new.metadata}
+    return {"group_id": line.group_id, "topic": topic, "partition": partition, "offset": line.here, **new}

@@ -1,0 +1,339 @@
+"""The translation of records of groups of the consumer protocol (KIP-848).
+
+Kafka writes the group epoch when a rebalance begins, and each member's step of it. The records of one run, which were
+written together, are judged together.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+from coordinator.outputs import (
+    GroupConverted,
+    GroupEmptied,
+    HistoryGap,
+    MemberAway,
+    MemberBack,
+    MemberGone,
+    MemberJoined,
+    ObservationBegan,
+    ObservedCause,
+    RebalanceCompleted,
+)
+from coordinator.phases import Phase
+from streaming.observe.classic import gone_fields
+from streaming.observe.format import Entry
+from streaming.observe.inference import Difference, because, difference
+from streaming.observe.names import id_text
+from streaming.observe.publishing import CONSUMER, PUBLISHED_MEMBERS_FREE, Publisher, owners_of, state_of
+from streaming.observe.schemas import Kind
+from streaming.observe.state import AWAY_EPOCH, REASONS_MAX, Change, Group, Member, Owned
+
+RECORDED = "recorded"
+
+FIRST_EPOCH = 2
+"""The first epoch of a new group: Kafka raises it for the group, and again for its first member."""
+
+
+class Step(NamedTuple):
+    """A record of a run."""
+
+    offset: int
+    at_ms: int
+    entry: Entry
+
+
+class Origin(Enum):
+    """The origin of a group whose first run this is."""
+
+    NEW = auto()
+    CLASSIC = auto()  # the run has the tombstone of the classic group that is known
+    UNKNOWN = auto()  # the run has the tombstone of a classic group that is not known
+
+
+def take_run(
+    publisher: Publisher, group: Group, steps: Sequence[Step], hole_end: int, origin: Origin = Origin.NEW
+) -> None:
+    """Change a group by the records of one run, and publish the differences.
+
+    Args:
+        hole_end: The offset after the last hole in the partition.
+        origin: Only of a group that is not of the consumer protocol yet.
+    """
+    is_first, is_large = group.type != CONSUMER, len(group.members) > PUBLISHED_MEMBERS_FREE
+    before = None if is_first or is_large else publisher.record_of(group)
+    phase, generation = state_of(group), group.generation
+    run = _Run(publisher, group, steps, hole_end, origin)
+    run.take()
+    run.publish()
+    if group.is_settling:
+        group.is_unpublished = True  # the record of a group without its epoch would be wrong
+        return
+    has_moved = is_first or state_of(group) is not phase
+    if has_moved:
+        group.since_ms = group.advance(run.at_ms)
+    if is_large and not has_moved and group.generation == generation:
+        publisher.record_at_a_bounded_rate(group)
+    else:
+        publisher.record(group, before)
+
+
+class _Run:
+    """The records of one run, and the findings in them.
+
+    Args:
+        before: The members before the run.
+        touched: The members that the run names; None for all. No other member's partitions can change.
+        placed: Members whose partitions were not known before.
+        epoch: The group epoch, if it was raised.
+        planned_ms: The time of the target assignment, if there is a new one.
+    """
+
+    def __init__(
+        self, publisher: Publisher, group: Group, steps: Sequence[Step], hole_end: int, origin: Origin
+    ) -> None:
+        self.publisher, self.group, self.steps = publisher, group, steps
+        self.at_ms = steps[-1].at_ms
+        self.is_upgrade = group.type != CONSUMER and origin is Origin.CLASSIC
+        self.is_first = group.type != CONSUMER and not self.is_upgrade
+        self.is_complete = origin is not Origin.UNKNOWN and (self.is_first or group.at_offset >= hole_end)
+        self.generation_before = group.generation
+        self.touched = None if self.is_upgrade else {step.entry.name for step in steps}
+        self.owned = {} if self.is_first else owners_of(group, publisher.names, self.touched)
+        self.before = {} if self.is_first else dict(group.members)
+        self.placed: set[str] = set()
+        self.changed: list[Member] = []
+        self.away: list[Member] = []
+        self.epoch: int | None = None
+        self.planned_ms: int | None = None
+
+    # -- the records ---------------------------------------------------------------------------------------------------
+
+    def take(self) -> None:
+        """Change the group by each record."""
+        group = self.group
+        if group.type != CONSUMER:
+            group.type, group.protocol_type, group.protocol_name, group.leader = CONSUMER, None, None, None
+            group.released, group.assignment_epoch, group.is_settling = None, 0, self.is_first
+            if self.is_first:
+                group.members, group.waiting = {}, []
+        for step in self.steps:
+            if taker := _TAKERS.get(step.entry.kind):
+                taker(self, step)
+        group.at_offset = self.steps[-1].offset
+
+    def take_member(self, step: Step) -> None:
+        value, id_ = step.entry.value, step.entry.name
+        earlier = self.group.members.get(id_)
+        if value is None:
+            self.group.members.pop(id_, None)
+            return
+        classic = value["classic"]
+        member = Member(
+            member_id=id_,
+            group_instance_id=value["instance"],
+            client_id=value["client_id"],
+            client_host=value["client_host"],
+            session_timeout_ms=classic["session_timeout_ms"] if classic else None,
+            rebalance_timeout_ms=value["rebalance_timeout_ms"],
+            first=earlier.first if earlier else step.offset,
+            last_commit_ms=earlier.last_commit_ms if earlier else None,
+            topics=sorted(value["topics"]),
+            regex=value["regex"] or None,
+            rack_id=value["rack"],
+            assignor=value["assignor"],
+            is_classic=classic is not None,
+            is_placed=earlier.is_placed if earlier else not self.group.is_settling,
+        )
+        if earlier is not None:
+            member.epoch, member.state, member.target = earlier.epoch, earlier.state, earlier.target
+            member.assigned, member.revoking = earlier.assigned, earlier.revoking
+            if not self.is_upgrade and (member.topics, member.regex) != (earlier.topics, earlier.regex):
+                self.changed.append(member)
+        self.group.members[id_] = member
+
+    def take_current(self, step: Step) -> None:
+        member, value = self.group.members.get(step.entry.name), step.entry.value
+        if member is None or value is None:
+            return
+        if value["epoch"] == AWAY_EPOCH and member.epoch != AWAY_EPOCH:
+            self.away.append(member)
+        member.epoch, member.state = value["epoch"], value["state"]
+        member.assigned, member.revoking = _owned(value["assigned"]), _owned(value["revoking"])
+        if not member.is_placed:
+            member.is_placed = True
+            self.placed.add(member.member_id)
+
+    def take_target(self, step: Step) -> None:
+        member, value = self.group.members.get(step.entry.name), step.entry.value
+        if member is not None and value is not None:
+            member.target = _owned(value["partitions"])
+
+    def take_epoch(self, step: Step) -> None:
+        if step.entry.value is not None:
+            epoch = step.entry.value["epoch"]
+            if epoch != self.group.generation or self.group.is_settling:
+                self.epoch = epoch
+            self.group.generation = epoch
+
+    def take_target_epoch(self, step: Step) -> None:
+        if step.entry.value is not None:
+            self.group.assignment_epoch = step.entry.value["epoch"]
+            self.planned_ms = step.entry.value["made_ms"] or step.at_ms
+
+    def take_pattern(self, step: Step) -> None:
+        patterns, pattern = self.group.patterns, step.entry.name
+        if step.entry.value is None:
+            patterns.pop(pattern, None)
+            return
+        topics = sorted(step.entry.value["topics"])
+        if pattern in patterns and patterns[pattern] != topics:
+            self.changed += [member for member in self.group.members.values() if member.regex == pattern]
+        patterns[pattern] = topics
+
+    # -- the events ----------------------------------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        """Publish the differences between the group before the run and after it."""
+        group, publisher = self.group, self.publisher
+        if self.is_first:
+            is_founded = self.is_complete and self.epoch is not None and self.epoch <= FIRST_EPOCH
+            publisher.event(ObservationBegan, group, self.at_ms, founded=is_founded, from_offset=self.steps[0].offset)
+        if group.is_settling and not self._settle():
+            return
+        found = difference(self.before, group.members)
+        if self.is_upgrade:
+            publisher.event(
+                GroupConverted,
+                group,
+                self.at_ms,
+                group_type=CONSUMER,
+                members=len(group.members),
+                generation_before=self.generation_before,
+            )
+        elif self.epoch is not None and self.epoch > self.generation_before + 1 and not self.is_complete:
+            publisher.event(
+                HistoryGap,
+                group,
+                self.at_ms,
+                from_generation=self.generation_before,
+                to_generation=self.epoch,
+                holes=True,
+            )
+        self._publish_members(found)
+        self._wait_for_epoch(found)
+        if self.epoch is not None and group.members:
+            self._begin()
+        elif group.change is not None and self.planned_ms is not None:
+            group.change.planned_ms = self.planned_ms
+        self._hand_over()
+        self._end()
+
+    def _settle(self) -> bool:
+        """Return whether the history begins with this run, in which the members that are not new are no news.
+
+        All members are known once the epoch is: of a log that was compacted, the last record of each key is there. A
+        group whose first epochs are read without a hole is new, and its members have joined.
+        """
+        group = self.group
+        if self.epoch is None:
+            return False
+        group.is_settling = False
+        if self.epoch > FIRST_EPOCH or not self.is_complete:
+            return False
+        self.before, self.owned, self.placed, self.touched = {}, {}, set(), None
+        self.generation_before = 0
+        for member in group.members.values():
+            member.is_placed = True
+        return True
+
+    def _publish_members(self, found: Difference) -> None:
+        publisher, group, at_ms = self.publisher, self.group, self.at_ms
+        for old, new in found.replaced:
+            publisher.member_event(MemberBack, group, new, at_ms, replaces=old.member_id)
+        for member in self.away:
+            publisher.member_event(MemberAway, group, member, at_ms, until_ms=None)
+        for member in found.gone:
+            fields = gone_fields(member, at_ms, None)
+            if fields["likely"] == "expired" and member.epoch != AWAY_EPOCH and not member.is_classic:
+                fields["likely"] = None  # unlike a classic one, such a static member leaves when it closes for good
+            publisher.member_event(MemberGone, group, member, at_ms, **fields)
+        for member in found.joined:
+            publisher.member_event(MemberJoined, group, member, at_ms, reason=None)
+
+    def _wait_for_epoch(self, found: Difference) -> None:
+        """Note the causes of the next epoch. It comes in the same run or, for a pattern, in a later one."""
+        causes = [because(ObservedCause.PROTOCOL_UPGRADED)] if self.is_upgrade else []
+        causes += [because(ObservedCause.MEMBER_GONE, member) for member in found.gone]
+        causes += [because(ObservedCause.MEMBER_JOINED, member) for member in found.joined]
+        causes += [because(ObservedCause.METADATA_CHANGED, member) for member in self.changed]
+        self.group.waiting = [*self.group.waiting, *causes][:REASONS_MAX]
+
+    def _begin(self) -> None:
+        """Publish the start of a rebalance. Its epoch is recorded, and with it the time."""
+        group = self.group
+        causes, group.waiting = group.waiting or [because(ObservedCause.TOPICS_CHANGED)], []
+        now_ms = group.advance(self.at_ms)
+        if group.change is None:
+            group.change = Change(now_ms, list(self.before))
+        group.change.planned_ms = self.planned_ms if group.assignment_epoch == group.generation else None
+        self.publisher.started(
+            group, causes, now_ms, generation=self.generation_before, joins_until_ms=now_ms, how_known=RECORDED
+        )
+
+    def _hand_over(self) -> None:
+        """Publish the partitions that changed their owner, without those whose owner before was not known.
+
+        An upgrade names partitions by topic id that had names before: they are compared if all names are known.
+        """
+        owns = owners_of(self.group, self.publisher.names, self.touched)
+        if self.is_upgrade and not self.publisher.names.are_named(owns):
+            return
+        unknown = {place: owner for place, owner in owns.items() if owner in self.placed}
+        self.publisher.handovers(self.group, {**unknown, **self.owned}, owns, self.at_ms)
+
+    def _end(self) -> None:
+        """Publish that the group is empty, or that its rebalance is complete."""
+        group = self.group
+        if not group.members:
+            group.change, group.waiting = None, []
+            if self.before:
+                self.publisher.event(GroupEmptied, group, self.at_ms)
+            return
+        change = group.change
+        if change is None or state_of(group) is not Phase.STABLE:
+            return
+        group.change = None
+        now_ms = group.advance(self.at_ms)
+        planned_ms = min(max(change.planned_ms or now_ms, change.begun_ms), now_ms)
+        self.publisher.event(
+            RebalanceCompleted,
+            group,
+            now_ms,
+            duration_ms=now_ms - change.begun_ms,
+            joins_ms=planned_ms - change.begun_ms,
+            syncs_ms=now_ms - planned_ms,
+            protocol_name=self.publisher.record_of(group).protocol_name,
+            leader=None,
+            members_before=tuple(change.before),
+            members_after=tuple(group.members),
+            joined=tuple(id_ for id_ in group.members if id_ not in change.before),
+            gone=tuple(id_ for id_ in change.before if id_ not in group.members),
+        )
+
+
+_TAKERS: Mapping[Kind, Callable[[_Run, Step], None]] = {
+    Kind.EPOCH: _Run.take_epoch,
+    Kind.MEMBER: _Run.take_member,
+    Kind.TARGET_EPOCH: _Run.take_target_epoch,
+    Kind.TARGET: _Run.take_target,
+    Kind.CURRENT: _Run.take_current,
+    Kind.PATTERN: _Run.take_pattern,
+}
+
+OF_CONSUMERS = frozenset({*_TAKERS, Kind.OLD_TOPICS})
+"""The records of groups of the consumer protocol."""
+
+
+def _owned(parts: Iterable[dict[str, Any]]) -> Owned:
+    return {id_text(part["topic_id"]) or "": sorted(part["partitions"]) for part in parts}

@@ -1,0 +1,118 @@
+"""A thread that writes the names of topic ids for the partitions that have asked for them.
+
+Groups of the consumer protocol name topics by ids. The driver requests the ids of all topics from the brokers, and
+writes the names to the topic PREFIX.topics, which the query reads. So the operator stays a function of its logs.
+"""
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from streaming.config.settings import Settings
+from streaming.kafka.clients import ANSWER_WAIT_S, admin, producer
+from streaming.kafka.topic_facts import topic_facts
+from streaming.observe.operator import Name
+from streaming.observe.tally import Observed
+
+log = logging.getLogger(__name__)
+
+CLIENT_ID = "coordinator-names"
+
+ASK_AGAIN_S = 30.0
+"""The time after which an id without a topic is looked for again: it may belong to a topic that we could not see. A
+name is written again if its partition still asks for it then."""
+
+FLUSH_S = 15.0
+
+
+class Naming:
+    """The thread.
+
+    Args:
+        find: Returns the names of all topics by their ids; raises the errors of librdkafka.
+        write: Writes names, each with the partition of the source that asked for it; raises KafkaException if the
+            brokers do not take them.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[], Mapping[str, str]],
+        write: Callable[[Iterable[Name]], None],
+        observed: Observed,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._find, self._write, self._observed, self._now_s = find, write, observed, now_s
+        self._names: dict[str, str] = {}
+        self._absent_s: dict[str, float] = {}
+        self._written_s: dict[tuple[int, str], float] = {}
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="names", daemon=True)
+
+    @classmethod
+    def of(cls, settings: Settings, observed: Observed) -> "Naming":
+        """Return a thread for the brokers of these settings."""
+        asker, writer = admin(settings, CLIENT_ID), producer(settings, CLIENT_ID)
+
+        def find() -> dict[str, str]:
+            names = asker.list_topics(timeout=ANSWER_WAIT_S).topics
+            facts = topic_facts(asker, names, ANSWER_WAIT_S)
+            return {fact.topic_id: name for name, fact in facts.items() if fact.topic_id}
+
+        def write(names: Iterable[Name]) -> None:
+            failed: list[KafkaError] = []
+
+            def report(error: KafkaError | None, _: Message) -> None:
+                if error is not None:
+                    failed.append(error)
+
+            for name in names:
+                key = msgspec.json.encode(["topic", name.shard, name.topic_id])
+                partition = name.shard % settings.request_partitions
+                writer.produce(settings.topics_topic, msgspec.json.encode(name), key, partition, on_delivery=report)
+            if writer.flush(FLUSH_S) or failed:
+                raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT))
+
+        return cls(find, write, observed)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the thread. A request that is under way ends with the process at the latest."""
+        self._closing.set()
+        self._observed.asked.set()
+
+    def answer(self) -> None:
+        """Write the names that were asked for, as far as the brokers have such topics."""
+        now_s = self._now_s()
+        wanted = [
+            (partition, topic_id)
+            for partition, ids in sorted(self._observed.unnamed.items())
+            for topic_id in ids
+            if self._written_s.get((partition, topic_id), -math.inf) + ASK_AGAIN_S <= now_s
+        ]
+        unknown = {topic_id for _, topic_id in wanted if topic_id not in self._names}
+        if any(now_s >= self._absent_s.get(topic_id, now_s) for topic_id in unknown):
+            self._names.update(self._find())
+            self._absent_s = {topic_id: now_s + ASK_AGAIN_S for topic_id in unknown if topic_id not in self._names}
+        found = [Name(*each, self._names[each[1]]) for each in wanted if each[1] in self._names]
+        if found:
+            self._write(found)
+            self._written_s.update(((name.shard, name.topic_id), now_s) for name in found)
+
+    def _serve(self) -> None:
+        while not self._closing.is_set():
+            self._observed.asked.wait(ASK_AGAIN_S)
+            self._observed.asked.clear()
+            if self._closing.is_set():
+                return
+            try:
+                self.answer()
+            except (KafkaException, BufferError) as error:
+                log.warning("topic ids have no names yet: the brokers do not show their topics: %s", error)

@@ -1,0 +1,275 @@
+"""The observer's query, its start and its stop. It reads Kafka's own groups, and writes the observer's topics.
+
+    __consumer_offsets, PREFIX.topics ─> groupBy(partition) ─> ObserveOperator ─> PREFIX.groups, PREFIX.events
+
+Spark's Kafka source leaves internal topics out without a message, except with the setting `READS_INTERNAL_TOPICS`. It
+holds for a whole session, so the query has a session of its own. With this setting, only `assign` joins no group.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+from confluent_kafka import KafkaException
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.config.settings import Settings
+from streaming.embedded import find_java
+from streaming.errors import BrokerUnreachable, Exit, UserError
+from streaming.kafka import rights as acls
+from streaming.kafka import topics
+from streaming.kafka.rights import SOURCE_TOPIC
+from streaming.observe import identity, source
+from streaming.observe.failures import CAUSES
+from streaming.observe.naming import Naming
+from streaming.observe.operator import INPUT_COLUMNS, STATE_SCHEMA, ObserveOperator, Start
+from streaming.observe.source import Source
+from streaming.observe.tally import Observed, ProgressLog
+from streaming.observe.watch import SourceWatch
+from streaming.query import checkpoint
+from streaming.query.coordinator import (
+    BATCH_WAIT_S,
+    SPARK_CONFIG,
+    STATE_STORES,
+    even_keys,
+    open_session,
+    unpacked,
+)
+from streaming.query.failures import because, explained
+from streaming.query.operator import OUTPUT_SCHEMA
+from streaming.query.outdated import refuse_outdated
+from streaming.query.progress import observed
+from streaming.query.running import Mark, local_folder
+from streaming.wire.records import OutputTopics
+
+log = logging.getLogger(__name__)
+
+QUERY_NAME = "group-observer"
+
+READS_INTERNAL_TOPICS = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
+
+FIRST_BATCH_S = 120
+"""The longest wait for the first batch of a source that has records. A source that passes them over gives no batch."""
+
+
+class NothingRead(UserError):
+    """Spark's source does not return the records of the internal topic."""
+
+    exit_code = Exit.NEEDS_A_PERSON
+
+
+class ObserverFailed(UserError):
+    """The observer's query ended by itself; the text names the cause."""
+
+
+def open_own_session(
+    settings: Settings, report: Callable[[str], None] | None, java_options: str | None
+) -> SparkSession:
+    """Return a session for the query alone, in the Java process that another query may have started already."""
+    spark = open_session(settings, report, java_options).newSession()
+    config = {**SPARK_CONFIG, **STATE_STORES[settings.state_store]}
+    config |= {"spark.sql.shuffle.partitions": str(settings.shuffle_partitions), READS_INTERNAL_TOPICS: "true"}
+    for name, value in config.items():
+        if name.startswith("spark.sql.") and spark.conf.isModifiable(name):
+            spark.conf.set(name, value)
+    return spark
+
+
+def build(spark: SparkSession, settings: Settings, found: Source, starts: list[Start]) -> DataFrame:
+    """Build the query: from the source topic and the names of topic ids to records for the output topics."""
+    is_name = F.col("topic") == settings.topics_topic
+    shard = F.get_json_object(F.col("value").cast("string"), "$.shard").cast("int")
+    keys = F.array(*map(F.lit, even_keys(spark, found.partitions, settings.shuffle_partitions)))
+    numbered = _records(spark, settings, found).select(
+        F.when(is_name, shard).otherwise(F.col("partition")).alias("number"),
+        is_name.alias("is_name"),
+        "offset",
+        F.unix_millis("timestamp").alias("at_ms"),
+        "key",
+        "value",
+    )
+    assert tuple(numbered.columns) == INPUT_COLUMNS, "the operator reads other columns"
+    operator = ObserveOperator(
+        topics=OutputTopics("", settings.groups_topic, settings.events_topic, ""),
+        partitions=settings.request_partitions,
+        starts=starts,
+        synced=local_folder(checkpoint.query_folder(settings)) if settings.checkpoint_synced else None,
+    )
+    translated = (
+        numbered.where(F.col("number").between(0, found.partitions - 1))
+        .withColumn("shard", keys[F.col("number")])
+        .coalesce(settings.shuffle_partitions)
+        .groupBy("shard")
+        .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", "NoTimeout")
+    )
+    return unpacked(observed(translated).where("topic is not null"))
+
+
+def _records(spark: SparkSession, settings: Settings, found: Source) -> DataFrame:
+    assigned = {
+        SOURCE_TOPIC: list(range(found.partitions)),
+        settings.topics_topic: list(range(settings.request_partitions)),
+    }
+    return (
+        spark.readStream.format("kafka")
+        .options(**settings.kafka_source_options())
+        .option("assign", msgspec.json.encode(assigned).decode())
+        .option("startingOffsets", "earliest")
+        .option("failOnDataLoss", "true")
+        .option("maxOffsetsPerTrigger", settings.observe_records_per_batch)
+        .option("groupIdPrefix", settings.topic_prefix)
+        .option("kafka.isolation.level", "read_committed")  # an aborted commit must never be seen
+        .option("kafka.fetch.max.wait.ms", "10")
+        .load()
+    )
+
+
+class Observer:
+    """The running query.
+
+    Args:
+        settings: The observer's settings; see `Settings.observing`.
+        report: A callback for plain sentences about the progress of the start.
+        java_options: The same argument as that of `open_session`.
+
+    `start` raises any `UserError`; `wait` raises `ObserverFailed`.
+    """
+
+    def __init__(
+        self, settings: Settings, report: Callable[[str], None] | None = None, java_options: str | None = None
+    ) -> None:
+        self.settings = settings
+        self.observed = Observed()
+        self.watch: SourceWatch | None = None
+        self._report = report or (lambda _: None)
+        self._java_options = java_options
+        self._query: StreamingQuery | None = None
+        self._active_s: float | None = None
+        self._naming: Naming | None = None
+        self._mark = Mark()
+        self._stopping = threading.Event()
+
+    def start(self) -> None:
+        """Check Java, the source, topics, rights and checkpoint, in this order, and start the query.
+
+        It waits for the source topic of a new cluster. It returns without a query if the process stops meanwhile.
+        """
+        settings = self.settings
+        find_java()
+        found = source.await_source(settings, self._report, self._stopping)
+        if found is None:
+            return
+        own = topics.ensure_all(settings, topics.observed_layout(settings), self._report)
+        acls.see_rights(settings, acls.Role.OBSERVER)
+        self._report("Starting Spark.")
+        spark = open_own_session(settings, self._report, self._java_options)
+        ids = topics.topic_ids(settings, own)
+        self._mark.set(settings.checkpoint)
+        ProgressLog(self.observed, QUERY_NAME).attach(spark)
+        with explained(settings, CAUSES):
+            identity.claim(spark, settings, found, ids)
+            refuse_outdated(spark, settings)
+            planned = identity.planned_to(spark, settings)
+            source.refuse_long_absence(settings, planned, time.time_ns() // 1_000_000)
+            ends = self._ends(found)
+            self._report_distance(sum(ends.values()) - sum(planned.values()))
+            starts = identity.note_start(spark, settings, ends, source.retention_ms(settings))
+            self._query = (
+                build(spark, settings, found, starts)
+                .writeStream.queryName(QUERY_NAME)
+                .format("kafka")
+                .options(**settings.kafka_sink_options())
+                .option("checkpointLocation", checkpoint.query_folder(settings))
+                .outputMode("append")
+                .trigger(processingTime=f"{settings.observe_every_ms} milliseconds")
+                .start()
+            )
+        self._naming = Naming.of(settings, self.observed)
+        self._naming.start()
+        self.watch = SourceWatch.of(settings, found, self.observed)
+        self.watch.start()
+        self._await_first_batch(self._query, has_records=any(ends.values()) and not starts[-1].first_batch)
+
+    def _report_distance(self, offsets: int) -> None:
+        if offsets > self.settings.observe_records_per_batch:
+            self._report(f"Up to {offsets:,} records of {SOURCE_TOPIC} come first; groups are complete after them.")
+
+    def _ends(self, found: Source) -> dict[int, int]:
+        try:
+            return source.ends(self.settings, found)
+        except KafkaException as error:
+            raise BrokerUnreachable.at(self.settings.bootstrap_servers, error.args[0].str()) from error
+
+    def _await_first_batch(self, query: StreamingQuery, *, has_records: bool) -> None:
+        """Wait until the first batch of a new checkpoint has read the source, if the source has records.
+
+        Without the setting, the first batch reads the other topic alone, or the query stays idle.
+        """
+        deadline_s = time.monotonic() + FIRST_BATCH_S
+        while has_records and not self.observed.read_to and not self._stopping.is_set():
+            self._raise_if_failed(query)
+            self._active_s = time.monotonic()
+            is_idle = time.monotonic() > deadline_s and not query.status["isTriggerActive"]
+            if is_idle or self.observed.latest is not None:
+                raise NothingRead(
+                    f"Spark's Kafka source passes over internal topics: it returns no record of {SOURCE_TOPIC}. The"
+                    f" session needs {READS_INTERNAL_TOPICS}=true, which Spark 4.2 has."
+                )
+            self._stopping.wait(0.05)
+        self._raise_if_failed(query)
+
+    def wait(self) -> None:
+        """Wait until the query is stopped.
+
+        Raises:
+            ObserverFailed: The query ended by itself.
+        """
+        query = self._query
+        while query is not None and query.isActive and not self._stopping.is_set():
+            self._active_s = time.monotonic()
+            self._stopping.wait(0.2)
+        if query is not None:
+            self._raise_if_failed(query)
+
+    def failure(self) -> UserError | None:
+        """Return why the query ended by itself; None if it did not."""
+        try:
+            if self._query is not None:
+                self._raise_if_failed(self._query)
+        except UserError as error:
+            return error
+        return None
+
+    def silent_s(self) -> float:
+        """Return the seconds since Spark last reported that the query is active; 0 during the start."""
+        return time.monotonic() - self._active_s if self._active_s else 0.0
+
+    def ask_to_stop(self) -> None:
+        """Make `start` and `wait` return. A signal handler may call it."""
+        self._stopping.set()
+
+    def stop(self) -> None:
+        """Stop the query between two batches, so that the next start repeats nothing."""
+        self._stopping.set()
+        if self._naming is not None:
+            self._naming.close()
+        if self.watch is not None:
+            self.watch.close()
+        query = self._query
+        if query is not None and query.isActive:
+            deadline_s = time.monotonic() + BATCH_WAIT_S
+            while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline_s:
+                time.sleep(0.002)
+            query.stop()
+        self._mark.remove()
+
+    def _raise_if_failed(self, query: StreamingQuery) -> None:
+        error = query.exception()
+        if isinstance(error, StreamingQueryException):
+            log.debug("the query's failure in full", exc_info=error)
+            raise because(str(error), self.settings, ObserverFailed, CAUSES) from error

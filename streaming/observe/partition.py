@@ -1,0 +1,390 @@
+"""The translation of one partition of `__consumer_offsets`: records in the order of the log in, outputs out.
+
+The records of one group with one timestamp at consecutive offsets, commits excepted, are one *run*: Kafka has written
+them together, and they are judged together. So the tombstone of a classic group is the group's end, or the beginning of
+its upgrade to the consumer protocol.
+
+The outputs follow from the records and the state alone. However the log is cut into batches, the groups and the events
+are the same. Only the number of published offsets differs: of each partition of a group, the last commit of a batch is
+published.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from coordinator.outputs import (
+    AssignmentChanged,
+    GroupDeleted,
+    Handover,
+    ObservationBegan,
+    OffsetsForgotten,
+    Output,
+    Rejected,
+)
+from streaming.observe import state
+from streaming.observe.classic import take_classic, take_downgrade
+from streaming.observe.consumers import OF_CONSUMERS, Origin, Step, take_run
+from streaming.observe.format import Commit, Decoded, Entry, Foreign, Forgotten, UnreadableRecord, decode
+from streaming.observe.names import Names, id_text
+from streaming.observe.publishing import CLASSIC, CONSUMER, SHARE, STREAMS, Publisher, owners_of
+from streaming.observe.schemas import SHARE as OF_SHARE
+from streaming.observe.schemas import STREAMS as OF_STREAMS
+from streaming.observe.schemas import Kind
+from streaming.observe.state import Group, Place, Row
+
+REJECTED_MAX = 32
+"""The events about unreadable records that one batch of a partition may publish; further ones are only counted."""
+
+UNNAMED_TOLD_MAX = 100
+"""The topic ids whose names one batch of a partition asks for."""
+
+_OFFSETS = str(Kind.OFFSET.value)
+
+UNREADABLE, REPLAYED = "unreadable", "replayed"
+"""The counts of records that are not known by their type."""
+
+DELETED, EXPIRED, EITHER = "deleted", "expired, most likely", "expired or deleted"
+
+
+class Span(NamedTuple):
+    """What a start of the query knows about the partition and the brokers.
+
+    Args:
+        end: The partition's end at the start. A run that ends a batch before this offset may be cut.
+        retention_ms: The brokers' retention of offsets; None if it is not known.
+    """
+
+    end: int = 0
+    retention_ms: int | None = None
+
+
+class Pending(NamedTuple):
+    """The last commit of a partition in a batch, and the number of commits."""
+
+    commit: Commit
+    commits: int
+
+
+class Partition:
+    """A partition of `__consumer_offsets`.
+
+    Args:
+        number: Its number.
+        stored: Its state; None for the first batch.
+
+    Raises:
+        CorruptState: The state cannot be trusted.
+    """
+
+    def __init__(self, number: int, stored: bytes | None, span: Span = Span()) -> None:  # noqa: B008  (immutable)
+        self.number, self.span = number, span
+        self.stored = state.from_bytes(stored)
+        self.names = Names(self.stored.names, self.stored.unnamed)
+        self.publisher = Publisher(self.names)
+        self.counts: Counter[str] = Counter()
+        self._open: dict[str, Group] = {}
+        self._pending: dict[str, dict[Place, Pending]] = {}
+        self._untold: dict[str, dict[Place, int]] = {}
+        self._run: list[Row] = []
+        self._steps: list[tuple[int, int, Entry | Forgotten]] = []
+        self._rejected = self._commits = 0
+
+    @property
+    def outputs(self) -> list[Output]:
+        return self.publisher.outputs
+
+    @property
+    def members(self) -> int:
+        return sum(members for members, _ in self.stored.groups.values())
+
+    def to_bytes(self) -> bytes:
+        """Return the state after `read`."""
+        self.stored.unnamed = sorted(self.names.unnamed)
+        return state.to_bytes(self.stored)
+
+    def read(self, rows: Iterable[Row], named: Iterable[tuple[str, str]] = ()) -> None:
+        """Translate the records of a batch, and publish the last commits of each partition.
+
+        Args:
+            rows: The records in the order of their offsets.
+            named: Names of topic ids. Groups that were published with these ids are published anew.
+        """
+        self._learn(named)
+        held, self.stored.held = self.stored.held, []
+        for row in held:
+            self._follow(row)
+        self.counts.clear()  # the batch that read these records has counted them
+        for row in rows:
+            offset, expected = row[0], self.stored.next_offset
+            if expected is not None and offset < expected:
+                self.counts[REPLAYED] += 1
+                continue
+            if expected is not None and offset > expected:
+                self._judge()
+                self.stored.hole_end = offset
+            self.stored.next_offset = offset + 1
+            self._follow(row)
+        if self._is_cut():
+            self.stored.held = self._run
+        else:
+            self._judge()
+        if self._commits:
+            self.counts[_OFFSETS] += self._commits
+        self._close()
+
+    # -- runs ----------------------------------------------------------------------------------------------------------
+
+    def _follow(self, row: Row) -> None:
+        """Add a record to the run, or begin another one."""
+        offset, at_ms, _, _ = row
+        decoded = self._decode(row)
+        if type(decoded) is Commit:  # nearly all are
+            if self._steps:
+                self._judge()
+            self._commit(decoded, offset, at_ms)
+            return
+        if decoded is None:
+            self._judge()
+            return
+        assert not isinstance(decoded, Commit)
+        if self._steps:
+            last_offset, last_ms, last = self._steps[-1]
+            if (last_offset + 1, last_ms, last.group) != (offset, at_ms, decoded.group):
+                self._judge()
+        self._steps.append((offset, at_ms, decoded))
+        self._run.append(row)
+
+    def _decode(self, row: Row) -> Commit | Entry | Forgotten | None:
+        offset, at_ms, key, value = row
+        try:
+            decoded: Decoded = decode(key, value)
+        except UnreadableRecord as error:
+            self.counts[UNREADABLE] += 1
+            self._reject(offset, at_ms, str(error))
+            return None
+        if type(decoded) is Commit:
+            self._commits += 1
+            return decoded
+        self.counts[_type_of(decoded)] += 1
+        return None if isinstance(decoded, Foreign) else decoded
+
+    def _reject(self, offset: int, at_ms: int, why: str) -> None:
+        self._judge()
+        self._rejected += 1
+        if self._rejected <= REJECTED_MAX:
+            self.outputs.append(
+                Rejected(
+                    group_id=None,
+                    version=None,
+                    at_ms=at_ms,
+                    generation_id=None,
+                    partition=self.number,
+                    offset=offset,
+                    why=why,
+                )
+            )
+
+    def _is_cut(self) -> bool:
+        """Return whether the batch may have ended inside a run, so that the run has to wait for the next records.
+
+        Only a bound on the batch cuts runs, and only while the query reads what was there when it started. A value of
+        a classic group ends its run.
+        """
+        if not self._steps or (self.stored.next_offset or 0) >= self.span.end:
+            return False
+        last = self._steps[-1][2]
+        return not (isinstance(last, Entry) and last.kind is Kind.CLASSIC_GROUP and last.value is not None)
+
+    def _judge(self) -> None:
+        """Translate the run that has ended."""
+        steps, self._steps, self._run = self._steps, [], []
+        if not steps:
+            return
+        group_id = steps[0][2].group
+        entries = [Step(offset, at_ms, step) for offset, at_ms, step in steps if isinstance(step, Entry)]
+        forgotten = [step for _, _, step in steps if isinstance(step, Forgotten)]
+        group = self._group(group_id)
+        if group.version == 0 and all(step.entry.value is None for step in entries):
+            del self._open[group_id]  # its history, if it had one, is not in the log any more
+            return
+        self._tell_commits(group)
+        at_ms = steps[-1][1]
+        is_end = _is_end(entries)
+        why = self._why_ended(group, at_ms, has_offsets=bool(forgotten)) if is_end else EITHER
+        if forgotten:
+            self._forget(group, forgotten, DELETED if why == DELETED else EITHER, at_ms)
+        if is_end:
+            self._end(group, why, at_ms)
+        elif entries:
+            self._translate(group, entries)
+
+    def _translate(self, group: Group, steps: Sequence[Step]) -> None:
+        hole_end = self.stored.hole_end
+        kinds = {step.entry.kind for step in steps}
+        if listed := kinds & (OF_SHARE | OF_STREAMS):
+            self._list(group, steps, SHARE if listed & OF_SHARE else STREAMS)
+            return
+        self._learn_old_topics(steps)
+        consumers = [step for step in steps if step.entry.kind in OF_CONSUMERS]
+        classics = [step for step in steps if step.entry.kind is Kind.CLASSIC_GROUP]
+        values = [step for step in classics if step.entry.value is not None]
+        if values and consumers and group.type == CONSUMER:
+            last = values[-1]
+            take_downgrade(self.publisher, group, last.offset, last.at_ms, last.entry.value or {})
+            return
+        for each in values:
+            take_classic(self.publisher, group, each.offset, each.at_ms, each.entry.value or {}, hole_end)
+        if consumers and not values:
+            origin = Origin.NEW
+            if classics and group.type == CLASSIC:
+                origin = Origin.CLASSIC
+            elif classics and group.version == 0:
+                origin = Origin.UNKNOWN
+            take_run(self.publisher, group, consumers, hole_end, origin)
+
+    def _list(self, group: Group, steps: Sequence[Step], kind: str) -> None:
+        """Publish a share or streams group by its id, its type and its epoch."""
+        offset, at_ms = steps[0].offset, steps[-1].at_ms
+        is_first = group.type != kind
+        before = None if is_first else self.publisher.record_of(group)
+        if is_first:
+            group.type, group.members, group.since_ms = kind, {}, group.advance(at_ms)
+            group.protocol_type = group.protocol_name = group.leader = None
+            self.publisher.event(ObservationBegan, group, at_ms, founded=False, from_offset=offset)
+        for step in steps:
+            if step.entry.kind in (Kind.SHARE_GROUP, Kind.STREAMS_GROUP) and step.entry.value is not None:
+                group.generation, group.since_ms = step.entry.value["epoch"], group.advance(at_ms)
+        group.at_offset = steps[-1].offset
+        self.publisher.record(group, before)
+
+    def _why_ended(self, group: Group, at_ms: int, *, has_offsets: bool) -> str:
+        """Return why a group is deleted.
+
+        The retention of offsets counts from the time at which a classic group was emptied; in other groups from the
+        last commit. A group without offsets and members is deleted within minutes, whatever the retention is.
+        """
+        since_ms = group.since_ms if group.type == CLASSIC else group.last_commit_ms
+        if self.span.retention_ms is None or since_ms is None:
+            return EITHER
+        if at_ms - since_ms >= self.span.retention_ms:
+            return EXPIRED
+        return DELETED if has_offsets else EITHER
+
+    def _forget(self, group: Group, forgotten: Sequence[Forgotten], why: str, at_ms: int) -> None:
+        places = tuple((each.topic, each.partition) for each in forgotten)
+        pending = self._pending.get(group.group_id, {})
+        for place in places:
+            pending.pop(place, None)
+            self.publisher.tombstone(group, place, at_ms)
+        self.publisher.event(OffsetsForgotten, group, at_ms, partitions=places, why=why)
+
+    def _end(self, group: Group, why: str, at_ms: int) -> None:
+        self.publisher.event(GroupDeleted, group, at_ms, why=why)
+        self.publisher.tombstone(group, None, at_ms)
+        self._pending.pop(group.group_id, None)
+        self.stored.note_end(group.group_id, group.now_ms)
+        self._open[group.group_id] = self._new(group.group_id)
+
+    # -- commits -------------------------------------------------------------------------------------------------------
+
+    def _commit(self, commit: Commit, offset: int, at_ms: int) -> None:
+        if (topic_id := id_text(commit.topic_id)) and self.names.known.get(topic_id) != commit.topic:
+            self._learn([(topic_id, commit.topic)])
+        pending = self._pending.get(commit.group)
+        if pending is None:
+            group = self._group(commit.group)
+            if group.version == 0:
+                self.publisher.event(ObservationBegan, group, at_ms, founded=False, from_offset=offset)
+            pending = self._pending.setdefault(commit.group, {})
+        place = commit.topic, commit.partition
+        earlier = pending.get(place)
+        pending[place] = Pending(commit, 1 + (earlier.commits if earlier else 0))
+        untold = self._untold.setdefault(commit.group, {})
+        untold[place] = max(untold.get(place, 0), min(commit.committed_ms, at_ms))
+
+    def _tell_commits(self, group: Group) -> None:
+        """Note the commits since the group's last record at the members that owned their partitions."""
+        untold = self._untold.pop(group.group_id, None)
+        if not untold:
+            return
+        group.last_commit_ms = max(group.last_commit_ms or 0, *untold.values())
+        owners = owners_of(group, self.names) if group.members else {}
+        for place, at_ms in untold.items():
+            if owner := group.members.get(owners.get(place, "")):
+                owner.last_commit_ms = max(owner.last_commit_ms or 0, at_ms)
+
+    # -- groups and names ----------------------------------------------------------------------------------------------
+
+    def _group(self, group_id: str) -> Group:
+        group = self._open.get(group_id)
+        if group is None:
+            stored = self.stored.groups.get(group_id)
+            group = self._new(group_id) if stored is None else state.unpack_group(stored[1])
+            self._open[group_id] = group
+        return group
+
+    def _new(self, group_id: str) -> Group:
+        """Return a group without records. Its times are later than those of a deleted group with this id."""
+        ended_ms = self.stored.ended.get(group_id)
+        return Group(group_id, now_ms=0 if ended_ms is None else ended_ms + 1)
+
+    def _close(self) -> None:
+        """Publish the pending commits, and store the groups that were used."""
+        for group_id, group in self._open.items():
+            self._tell_commits(group)
+            for pending in self._pending.get(group_id, {}).values():
+                self.publisher.offset(group, *pending)
+            if group.version == 0:
+                self.stored.groups.pop(group_id, None)
+            else:
+                self.stored.groups[group_id] = state.pack_group(group)
+        self._open, self._pending = {}, {}
+
+    def _learn(self, named: Iterable[tuple[str, str]]) -> None:
+        missed = {topic_id: name for topic_id, name in named if self.names.learn(topic_id, name)}
+        if missed:
+            for group_id in {**self.stored.groups, **self._open}:
+                self._rename(self._group(group_id), missed)
+
+    def _learn_old_topics(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            if step.entry.kind is Kind.OLD_TOPICS and step.entry.value is not None:
+                topics = step.entry.value["topics"]
+                self._learn((id_text(topic["topic_id"]) or "", topic["name"]) for topic in topics)
+
+    def _rename(self, group: Group, missed: dict[str, str]) -> None:
+        """Publish a group again whose record had topic ids in place of names."""
+        if group.type != CONSUMER:
+            return
+        named = {
+            (topic_id, number): (missed[topic_id], number, member.member_id)
+            for member in group.members.values()
+            for owned in (member.assigned, member.revoking)
+            for topic_id in owned.keys() & missed.keys()
+            for number in owned[topic_id]
+        }
+        targets = any(member.target.keys() & missed.keys() for member in group.members.values())
+        if named:
+            ends = [Handover(*place, owner, None) for place, (_, _, owner) in sorted(named.items())]
+            begins = [Handover(topic, number, None, owner) for topic, number, owner in sorted(named.values())]
+            self.publisher.event(AssignmentChanged, group, group.now_ms, handovers=(*ends, *begins))
+        if named or targets:
+            self.publisher.record(group)
+
+
+def _is_end(steps: Sequence[Step]) -> bool:
+    """Return whether a run ends its group: it has the group's tombstone, and no value that begins it anew."""
+    whole = {Kind.CLASSIC_GROUP, Kind.EPOCH, Kind.SHARE_GROUP, Kind.STREAMS_GROUP}
+    has_tombstone = any(step.entry.kind in whole and step.entry.value is None for step in steps)
+    return has_tombstone and all(step.entry.value is None for step in steps)
+
+
+def _type_of(decoded: Decoded) -> str:
+    match decoded:
+        case Commit() | Forgotten():
+            return _OFFSETS
+        case Entry(kind):
+            return str(kind.value)
+        case Foreign(number):
+            return str(number)

@@ -1,0 +1,118 @@
+"""A thread that compares the ends of the source with the observer's position.
+
+An open transaction holds back all records of its partition: the last stable offset stands still while the partition
+grows. Groups of that partition are then known only up to that offset.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from confluent_kafka import KafkaException
+
+from streaming.config.settings import Settings
+from streaming.kafka.clients import REPEATED_ANSWER_WAIT_S
+from streaming.kafka.pulse import BROKERS_SILENT_S
+from streaming.kafka.rights import SOURCE_TOPIC
+from streaming.observe.source import Source, ends
+from streaming.observe.tally import Observed
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 5.0
+
+HELD_BACK_S = 60.0
+"""The time after which a last stable offset that does not move is reported. A transaction takes a minute by default."""
+
+Ends = Callable[[], tuple[Mapping[int, int], Mapping[int, int]]]
+"""Returns the last stable offset and the end of each partition."""
+
+
+class SourceWatch:
+    """The thread. Any thread may read its findings.
+
+    Args:
+        ask: Requests the ends; raises the errors of librdkafka.
+    """
+
+    def __init__(self, ask: Ends, observed: Observed, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._ask, self._observed, self._now_s = ask, observed, now_s
+        self._stable: dict[int, tuple[int, float]] = {}
+        self._reported: set[int] = set()
+        self._answered_s = now_s()
+        self._moved_s, self._batches = now_s(), 0
+        self.behind: int | None = None
+        self.held_back: dict[int, float] = {}
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="source-watch", daemon=True)
+
+    @classmethod
+    def of(cls, settings: Settings, source: Source, observed: Observed) -> "SourceWatch":
+        """Return a watch on the brokers of these settings."""
+
+        def ask() -> tuple[dict[int, int], dict[int, int]]:
+            stable = ends(settings, source, wait_s=REPEATED_ANSWER_WAIT_S)
+            return stable, ends(settings, source, is_stable=False, wait_s=REPEATED_ANSWER_WAIT_S)
+
+        return cls(ask, observed)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the thread. A request that is under way ends with the process at the latest."""
+        self._closing.set()
+
+    def not_ready_reasons(self) -> list[str]:
+        """Return the reasons why the observer's view is not the brokers'."""
+        silent_s = self._now_s() - self._answered_s
+        wrong = [f"no Kafka broker has answered for {silent_s:.0f} s"] if silent_s > BROKERS_SILENT_S else []
+        held = {partition: held_s for partition, held_s in self.held_back.items() if held_s >= HELD_BACK_S}
+        return wrong + [
+            f"a transaction holds partition {partition} of {SOURCE_TOPIC} back for {held_s:.0f} s"
+            for partition, held_s in sorted(held.items())
+        ]
+
+    def stalled_s(self) -> float:
+        """Return the seconds for which no batch has ended while records wait; 0.0 if none wait."""
+        return self._now_s() - self._moved_s if self.behind else 0.0
+
+    def look(self) -> None:
+        """Request the ends once."""
+        try:
+            stable, highest = self._ask()
+        except (KafkaException, TimeoutError) as error:
+            log.warning("the brokers do not return the ends of %s: %s", SOURCE_TOPIC, error)
+            self.behind, self._moved_s = None, self._now_s()
+            return
+        self._answered_s = self._now_s()
+        self._compare(stable, highest)
+        if read_to := self._observed.read_to:
+            batches = self._observed.batches
+            self.behind = sum(max(0, end - read_to.get(partition, 0)) for partition, end in stable.items())
+            if not self.behind or batches != self._batches:
+                self._batches, self._moved_s = batches, self._now_s()
+
+    def _compare(self, stable: Mapping[int, int], highest: Mapping[int, int]) -> None:
+        """Note for how long each partition is held back, and report it once each time."""
+        now_s, held = self._now_s(), dict[int, float]()
+        for partition, offset in stable.items():
+            if highest.get(partition, offset) <= offset:
+                self._stable.pop(partition, None)
+                continue
+            if (before := self._stable.get(partition)) is None or before[0] != offset:
+                self._stable[partition] = before = offset, now_s
+            held[partition] = now_s - before[1]
+            if held[partition] >= HELD_BACK_S and partition not in self._reported:
+                log.warning("a transaction holds partition %d of %s back at %d", partition, SOURCE_TOPIC, offset)
+                self._reported.add(partition)
+        self._reported &= held.keys()
+        self.held_back = held
+
+    def _watch(self) -> None:
+        while True:
+            self.look()
+            if self._closing.wait(LOOK_EVERY_S):
+                return

@@ -1,0 +1,100 @@
+"""The commands for groups that Kafka's own coordinator keeps: they are shown, and not changed."""
+
+import io
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from coordinator.hashing import shard_of
+from streaming.cli import asking, changing, kafka_describing, showing
+from streaming.cli.asking import Administration
+from streaming.cli.output import Output, OutputFormat
+from streaming.cli.showing import GROUPS, Wanted, show_group
+from streaming.config.settings import Settings
+from streaming.errors import Exit, KeptByKafka, NoCoordinator
+from streaming.views import answers
+from tests.streaming.views.observing import Observed, T, member_id
+
+SENTENCE = "clicks is kept by Kafka's coordinator; observe only reads: use kafka-consumer-groups."
+SETTINGS = Settings(bootstrap_servers="h:1", topic_prefix="observed")
+
+
+@pytest.fixture
+def observed(monkeypatch: pytest.MonkeyPatch) -> Observed:
+    """A group of the prefix `observed`, which has no topic for requests."""
+    observed = Observed().begins().to(1).record(0, {member_id("ana"): [0]}).commits(1_000, 0, 17)
+
+    def missing(*_: object, **__: object) -> None:
+        raise NoCoordinator.without("observed.requests", "h:1")
+
+    monkeypatch.setattr(asking, "Transport", missing)
+    monkeypatch.setattr(asking, "is_observed", lambda settings: settings is SETTINGS)
+    for module in changing, showing:
+        monkeypatch.setattr(module, "folded", lambda *_, **__: observed.views())
+    return observed
+
+
+def agree(question: str) -> None:
+    assert question
+
+
+CHANGES: dict[str, Callable[[Output], Any]] = {
+    "delete": lambda to: changing.delete(SETTINGS, Wanted(("clicks",)), to, agree),
+    "delete-offsets": lambda to: changing.delete_offsets(SETTINGS, "clicks", ["orders"], to, agree),
+    "rebalance": lambda to: changing.rebalance(SETTINGS, "clicks", None, to),
+    "expel": lambda to: changing.expel(SETTINGS, "clicks", member_id("ana"), None, to, agree),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_group_that_kafka_keeps_is_not_changed(observed: Observed, change: Callable[[Output], Any]) -> None:
+    with pytest.raises(KeptByKafka) as refused:
+        change(Output(OutputFormat.table))
+    assert (str(refused.value), refused.value.exit_code) == (SENTENCE, Exit.FAILED)
+
+
+def test_a_coordinator_that_does_not_exist_is_another_error(observed: Observed) -> None:
+    other = Settings(bootstrap_servers="h:1", topic_prefix="other")
+    with pytest.raises(NoCoordinator):
+        Administration(other)
+
+
+def test_lists_and_descriptions_say_who_keeps_a_group(observed: Observed) -> None:
+    group = observed.views().groups["clicks"]
+    with redirect_stdout(io.StringIO()) as to:
+        Output(OutputFormat.table).rows(GROUPS, [answers.summary(group, {}, T)])
+        show_group(group, {("orders", 0): 20}, T, Output(OutputFormat.table))
+    head, line, *described = to.getvalue().splitlines()
+    assert head.split()[-1] == "KEPT-BY"
+    assert line.split()[-1] == "kafka"
+    assert any(line.split() == ["KEPT-BY", "kafka"] for line in described)
+
+
+class Broker:
+    """The metadata of a cluster in which broker 3 leads the partition of the group `clicks` in Kafka's own topic."""
+
+    def __init__(self, *_: object) -> None:
+        self.brokers = {number: SimpleNamespace(host="h", port=9000 + number, id=number) for number in (1, 3)}
+        leads = shard_of("clicks", 50)
+        kafkas = {number: SimpleNamespace(leader=3 if number == leads else 1) for number in range(50)}
+        ours = {0: SimpleNamespace(leader=1)}
+        self.topics = {
+            "__consumer_offsets": SimpleNamespace(partitions=kafkas),
+            "observed.groups": SimpleNamespace(partitions=ours),
+        }
+
+    def list_topics(self, timeout: float) -> "Broker":
+        return self
+
+
+def test_the_coordinator_of_a_group_that_kafka_keeps_is_kafkas(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its log is a partition of `__consumer_offsets`, and not of the observer's topic."""
+    monkeypatch.setattr(kafka_describing, "admin", Broker)
+    group = Observed().begins().to(1).record(0, {member_id("ana"): [0]}).views().groups["clicks"]
+    kafka_describing.describe_states(SETTINGS, [group], is_verbose=False)
+    assert "h:9003  (3)" in capsys.readouterr().out

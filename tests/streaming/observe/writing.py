@@ -1,0 +1,214 @@
+"""Records of `__consumer_offsets` as Kafka writes them, from the values of their fields."""
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from coordinator.consumer_protocol import Subscription, write_assignment, write_subscription
+from streaming.observe.schemas import KEYS, VALUES, Field, FieldType, Kind, Many, Parts
+
+Written = tuple[bytes, bytes | None]
+"""A key and a value."""
+
+ORDERS = UUID("49b2b9b4-7e1a-4196-af7e-cbc87d413f19").bytes
+ORDERS_TEXT = "SbK5tH4aQZavfsvIfUE_GQ"
+
+WRITTEN_VERSIONS = {Kind.OFFSET: 4, Kind.CLASSIC_GROUP: 3}
+
+
+def write(kind: Kind, names: Sequence[str | int], value: Mapping[str, Any] | None) -> Written:
+    """Return a record of a kind; a tombstone without a value."""
+    key = struct.pack(">h", kind.value)
+    for each, name in zip(KEYS[kind], names, strict=True):
+        key += _field(each.type, name, 0, is_flexible=False)
+    if value is None:
+        return key, None
+    version = WRITTEN_VERSIONS.get(kind, 0)
+    is_flexible = version >= VALUES[kind].flexible_from
+    return key, struct.pack(">h", version) + _parts(VALUES[kind].fields, value, version, is_flexible=is_flexible)
+
+
+def _parts(fields: tuple[Field, ...], value: Mapping[str, Any], version: int, *, is_flexible: bool) -> bytes:
+    data, tags = b"", []
+    for each in fields:
+        if not each.since <= version <= each.until:
+            continue
+        if each.tag is None:
+            data += _field(each.type, value[each.name], version, is_flexible=is_flexible)
+        elif value.get(each.name) is not None:
+            tags.append((each.tag, _field(each.type, value[each.name], version, is_flexible=is_flexible)))
+    if is_flexible:
+        data += _varint(len(tags)) + b"".join(_varint(tag) + _varint(len(told)) + told for tag, told in tags)
+    return data
+
+
+def _field(wanted: FieldType, value: Any, version: int, *, is_flexible: bool) -> bytes:
+    match wanted:
+        case Many(of, _):
+            items = b"".join(_field(of, each, version, is_flexible=is_flexible) for each in value)
+            return (_varint(len(value) + 1) if is_flexible else struct.pack(">i", len(value))) + items
+        case Parts(fields, is_nullable):
+            return (b"\1" if is_nullable else b"") + _parts(fields, value, version, is_flexible=is_flexible)
+        case "uuid":
+            return bytes(value)
+        case "text" | "nullable_text" | "data":
+            data = value.encode() if isinstance(value, str) else value
+            size = -1 if data is None else len(data)
+            if is_flexible:
+                return _varint(size + 1) + (data or b"")
+            return struct.pack(">i" if wanted == "data" else ">h", size) + (data or b"")
+        case _:
+            return struct.pack({"int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q"}[str(wanted)], value)
+
+
+def _varint(value: int) -> bytes:
+    data = b""
+    while value >= 0x80:
+        data += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return data + bytes([value])
+
+
+# -- classic groups and offsets ----------------------------------------------------------------------------------------
+
+
+def member(
+    name: str,
+    partitions: Mapping[str, Sequence[int]] | None,
+    *,
+    instance: str | None = None,
+    topics: Sequence[str] = ("orders",),
+    client_id: str | None = None,
+    session_ms: int = 6_000,
+) -> dict[str, Any]:
+    """Return a member of a classic group. Its client id is the name up to the first hyphen."""
+    return {
+        "member_id": name,
+        "instance": instance,
+        "client_id": client_id or name.partition("-")[0],
+        "client_host": "/127.0.0.1",
+        "rebalance_timeout_ms": 300_000,
+        "session_timeout_ms": session_ms,
+        "subscription": write_subscription(Subscription(tuple(topics))),
+        "assignment": b"" if partitions is None else write_assignment(partitions),
+    }
+
+
+def classic(
+    group: str,
+    generation: int,
+    since_ms: int,
+    *members: dict[str, Any],
+    protocol: str = "range",
+    kind: str = "consumer",
+) -> Written:
+    """Return the record of a classic group, whose joins ended at `since_ms`."""
+    value = {
+        "protocol_type": kind,
+        "generation": generation,
+        "protocol": protocol if members else None,
+        "leader": members[0]["member_id"] if members else None,
+        "since_ms": since_ms,
+        "members": members,
+    }
+    return write(Kind.CLASSIC_GROUP, [group], value)
+
+
+def founded(group: str, since_ms: int) -> Written:
+    return classic(group, 0, since_ms, kind="")
+
+
+def commit(group: str, partition: int, offset: int, at_ms: int, *, topic_id: bytes | None = ORDERS) -> Written:
+    """Return a commit of a partition of the topic orders."""
+    value = {
+        "offset": offset,
+        "leader_epoch": -1,
+        "metadata": "",
+        "committed_ms": at_ms,
+        "expires_ms": None,
+        "topic_id": topic_id,
+    }
+    return write(Kind.OFFSET, [group, "orders", partition], value)
+
+
+def forgotten(group: str, partition: int) -> Written:
+    return write(Kind.OFFSET, [group, "orders", partition], None)
+
+
+def gone(kind: Kind, *names: str) -> Written:
+    """Return a tombstone."""
+    return write(kind, names, None)
+
+
+# -- groups of the consumer protocol -----------------------------------------------------------------------------------
+
+
+def epoch(group: str, number: int, *, metadata_hash: int | None = 7) -> Written:
+    return write(Kind.EPOCH, [group], {"epoch": number, "metadata_hash": metadata_hash})
+
+
+def consumer(
+    group: str,
+    name: str,
+    *,
+    instance: str | None = None,
+    topics: Sequence[str] = ("orders",),
+    regex: str = "",
+    client_id: str = "ana",
+    classic_session_ms: int | None = None,
+) -> Written:
+    """Return the record of a member; a classic one, if it has a session timeout."""
+    classic_member = None
+    if classic_session_ms is not None:
+        protocol = {"name": "range", "metadata": write_subscription(Subscription(tuple(topics)))}
+        classic_member = {"session_timeout_ms": classic_session_ms, "protocols": [protocol]}
+    value = {
+        "instance": instance,
+        "rack": None,
+        "client_id": client_id,
+        "client_host": "/127.0.0.1",
+        "topics": topics,
+        "regex": regex,
+        "rebalance_timeout_ms": 300_000,
+        "assignor": None,
+        "classic": classic_member,
+    }
+    return write(Kind.MEMBER, [group, name], value)
+
+
+def target_epoch(group: str, number: int, made_ms: int | None = None) -> Written:
+    return write(Kind.TARGET_EPOCH, [group], {"epoch": number, "made_ms": made_ms})
+
+
+def target(group: str, name: str, partitions: Sequence[int]) -> Written:
+    return write(Kind.TARGET, [group, name], {"partitions": _ids(partitions)})
+
+
+def current(
+    group: str,
+    name: str,
+    number: int,
+    assigned: Sequence[int] = (),
+    revoking: Sequence[int] = (),
+    *,
+    state: int = 0,
+    previous: int = 0,
+) -> Written:
+    """Return a member's current assignment of partitions of the topic orders."""
+    value = {
+        "epoch": number,
+        "previous_epoch": previous,
+        "state": state,
+        "assigned": _ids(assigned),
+        "revoking": _ids(revoking),
+    }
+    return write(Kind.CURRENT, [group, name], value)
+
+
+def pattern(group: str, regex: str, topics: Sequence[str]) -> Written:
+    return write(Kind.PATTERN, [group, regex], {"topics": topics, "version": 1, "resolved_ms": 1})
+
+
+def _ids(partitions: Sequence[int]) -> list[dict[str, Any]]:
+    return [{"topic_id": ORDERS, "partitions": partitions, "epochs": None}] if partitions else []

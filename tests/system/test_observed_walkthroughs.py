@@ -1,0 +1,114 @@
+"""What is said of real groups of the broker's own coordinator: the walkthroughs, from the broker to the sentences."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from streaming.cli.showing import folded
+from streaming.cli.telling import timeline_lines
+from streaming.embedded import Broker
+from streaming.observe.observer import Observer
+from streaming.views import GroupView, Views, answers
+from streaming.views.why import Why, why
+from tests.system.kafka_groups import KafkaGroup, kafka_group
+from tests.system.waiting import wait_until
+
+COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
+NUMBER = r"[0-9a-f]{4}"
+AT = r"\d\d:\d\d:\d\d\.\d{3}"
+
+
+class Shown:
+    """A group of Kafka's coordinator, as the commands read it."""
+
+    def __init__(self, observer: Observer, group: KafkaGroup) -> None:
+        self._settings, self._group_id = observer.settings, group.group_id
+
+    def views(self) -> Views:
+        return folded(self._settings, [self._group_id])
+
+    def group(self) -> GroupView:
+        return self.views().groups[self._group_id]
+
+    def await_why(self, is_wanted: Callable[[Why], object]) -> Why:
+        """Wait until the last rebalance is as wanted, and return its explanation."""
+        told: list[Why | None] = []
+
+        def look() -> bool:
+            views = self.views()
+            group = views.groups.get(self._group_id)
+            told[:] = [why(group) if group is not None else None]
+            return bool(told[0] is not None and is_wanted(told[0]))
+
+        wait_until(look, account=lambda: told)
+        assert told[0] is not None
+        return told[0]
+
+    def lines(self) -> list[str]:
+        views = self.views()
+        return [line.text for line in timeline_lines(answers.timeline(views, views.groups[self._group_id]))]
+
+
+@contextmanager
+def shown(broker: Broker, observer: Observer, name: str) -> Iterator[tuple[KafkaGroup, Shown]]:
+    with kafka_group(broker.bootstrap_servers, name) as group:
+        yield group, Shown(observer, group)
+
+
+def test_members_that_join_leave_and_are_killed(broker: Broker, observer: Observer) -> None:
+    """Walkthroughs 2 to 6."""
+    with shown(broker, observer, "walk-clicks") as (group, seen):
+        ana = group.join("ana").await_owned(0, 1, 2, 3)
+        bo = group.join("bo").await_owned(2, 3)
+        told = seen.await_why(lambda each: each.generation_id == 2)
+        assert re.fullmatch(
+            rf"walk-clicks rebalanced to generation 2, whose plan came at {AT}; it began after {AT}, Kafka does not"
+            r" record when: 2 partitions changed hands among 2 members\.",
+            told.what,
+        )
+        assert re.fullmatch(r"bo-[0-9a-f]{4} at /127.0.0.1 joined\.", told.who)
+        assert told.advice.startswith("Unavoidable: ")
+        bo.commit(2, 1)
+        bo.close()
+        told = seen.await_why(lambda each: each.generation_id == 3)
+        assert re.fullmatch(
+            r"bo-[0-9a-f]{4} at /127.0.0.1 left: it committed [\d.]+ m?s before and its session is 6\.0 s, so it did"
+            r" not expire\.",
+            told.who,
+        )
+        cy = group.join("cy").await_owned(2, 3)
+        cy.kill()
+        ana.await_owned(0, 1, 2, 3)
+        told = seen.await_why(lambda each: each.generation_id == 5)
+        assert "left or was expired: Kafka does not record which." in told.who
+        assert (told.cause, told.is_avoidable) == ("member_gone", None)
+        assert not any("joins " in line for line in seen.lines())
+        asked = answers.owner(seen.views(), seen.group(), group.topic, 3, told.at_ms - 1)
+        assert asked.owner is not None
+        assert (asked.owner.client_id, asked.owner.because) == ("cy", "gone")
+
+
+def test_a_cooperative_rebalance_is_one(broker: Broker, observer: Observer) -> None:
+    """Walkthrough 8."""
+    with shown(broker, observer, "walk-coop") as (group, seen):
+        group.join("ana", **COOPERATIVE).await_owned(0, 1, 2, 3)
+        group.join("bo", **COOPERATIVE)
+        told = seen.await_why(lambda each: each.generation_id == 3)
+        (sentence,) = told.details
+        passed = rf"It went on: 2 partitions that ana-{NUMBER} gave up were given to bo-{NUMBER}\."
+        assert re.fullmatch(passed, sentence)
+        assert told.cause == "member_joined"
+
+
+@pytest.mark.long
+def test_a_static_member_that_restarts_is_no_rebalance(broker: Broker, observer: Observer) -> None:
+    """Walkthrough 7."""
+    with shown(broker, observer, "walk-static") as (group, seen):
+        till = group.join("till", **{"group.instance.id": "till-1"}).await_owned(0, 1, 2, 3)
+        till.kill()
+        group.join("till", **{"group.instance.id": "till-1"}).await_owned(0, 1, 2, 3)
+        wait_until(lambda: any("till-1 restarted" in line for line in seen.lines()), account=seen.lines)
+        assert why(seen.group()) is not None
+        assert len(answers.timeline(seen.views(), seen.group()).rebalances) == 1
