@@ -47,6 +47,19 @@ class RebalanceStarted(Event, frozen=True, kw_only=True, tag="rebalance_started"
     unplanned_rounds: int | UnsetType = UNSET
 
 
+class Estimate(Struct, frozen=True, rename={"since": "from"}):
+    """A figure that is not recorded, and what it is reckoned from: `since`, or `from` in JSON.
+
+    Args:
+        what: The name of the figure.
+        value: In milliseconds.
+    """
+
+    what: str
+    value: int
+    since: str
+
+
 class RebalanceCompleted(Event, frozen=True, kw_only=True, tag="rebalance_completed"):
     """The group is Stable. Durations count from the first `rebalance_started`.
 
@@ -59,7 +72,8 @@ class RebalanceCompleted(Event, frozen=True, kw_only=True, tag="rebalance_comple
     coordinators.
 
     In a group that Kafka's coordinator keeps, `duration_ms` and `joins_ms` are null where the start is only inferred,
-    and `syncs_ms` where the time of the assignments is not recorded.
+    and `syncs_ms` where the time of the assignments is not recorded. There, `estimate` has the duration since the last
+    commit of the generation before, if its members committed often.
     """
 
     duration_ms: int | None
@@ -72,6 +86,7 @@ class RebalanceCompleted(Event, frozen=True, kw_only=True, tag="rebalance_comple
     joined: tuple[str, ...]
     gone: tuple[str, ...]
     fencing_token: int = 0
+    estimate: Estimate | UnsetType = UNSET
 
 
 class Handover(Struct, frozen=True):

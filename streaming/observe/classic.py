@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, UnsetType, structs
 
 from coordinator.outputs import (
+    Estimate,
     GroupConverted,
     GroupEmptied,
     HistoryGap,
@@ -23,6 +24,9 @@ UNKNOWN_MS = -1
 """The state's time in values of versions 0 and 1, which do not have it."""
 
 INFERRED = "inferred"
+
+ESTIMATED_FROM_COMMITS = 3
+"""The commits in a generation from which the time of the last one tells when the next rebalance began."""
 
 
 def take_classic(
@@ -50,6 +54,8 @@ def take_classic(
         group.released = before.released
     else:
         _planned(publisher, before, group, at_ms, owned, value["since_ms"], hole_end)
+    if group.generation != before.generation:
+        group.commits = 0
     group.at_offset, group.recorded_ms = offset, at_ms
     publisher.record(group, record_before)
 
@@ -170,7 +176,8 @@ def _planned(
         not_before_ms=None if is_gap else _earliest_ms(before),
         unplanned_rounds=unplanned if unplanned and not is_gap else UNSET,
     )
-    _complete(publisher, before, group, at_ms, None if joined_ms == UNKNOWN_MS else max(0, at_ms - joined_ms))
+    syncs_ms = None if joined_ms == UNKNOWN_MS else max(0, at_ms - joined_ms)
+    _complete(publisher, before, group, at_ms, syncs_ms, UNSET if is_gap else _estimate(before, at_ms))
     publisher.handovers(group, owned, owns, at_ms)
     group.released = released(owned, owns)
 
@@ -188,7 +195,22 @@ def _change_members(
         publisher.member_event(MemberJoined, group, member, ended_ms, generation=before.generation, reason=None)
 
 
-def _complete(publisher: Publisher, before: Group, group: Group, at_ms: int, syncs_ms: int | None) -> None:
+def _estimate(before: Group, at_ms: int) -> Estimate | UnsetType:
+    """Return about how long a rebalance took: members that commit often stop when it begins."""
+    commits_ms = [member.last_commit_ms for member in before.members.values() if member.last_commit_ms is not None]
+    if before.commits < ESTIMATED_FROM_COMMITS or not commits_ms or max(commits_ms) < before.recorded_ms:
+        return UNSET
+    return Estimate("duration_ms", max(0, at_ms - max(commits_ms)), "last commit of the old generation")
+
+
+def _complete(
+    publisher: Publisher,
+    before: Group,
+    group: Group,
+    at_ms: int,
+    syncs_ms: int | None,
+    estimate: Estimate | UnsetType,
+) -> None:
     publisher.event(
         RebalanceCompleted,
         group,
@@ -202,6 +224,7 @@ def _complete(publisher: Publisher, before: Group, group: Group, at_ms: int, syn
         members_after=tuple(group.members),
         joined=tuple(id_ for id_ in group.members if id_ not in before.members),
         gone=tuple(id_ for id_ in before.members if id_ not in group.members),
+        estimate=estimate,
     )
 
 

@@ -277,9 +277,7 @@ class _Run:
         if group.change is None:
             group.change = Change(now_ms, list(self.before))
         group.change.planned_ms = self.planned_ms if group.assignment_epoch == group.generation else None
-        self.publisher.started(
-            group, causes, now_ms, generation=self.generation_before, joins_until_ms=now_ms, how_known=RECORDED
-        )
+        self.publisher.started(group, causes, now_ms, joins_until_ms=now_ms, how_known=RECORDED)
 
     def _hand_over(self) -> None:
         """Publish the partitions that changed their owner, without those whose owner before was not known.

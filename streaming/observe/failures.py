@@ -28,6 +28,6 @@ CAUSES: Causes = [
      "Kafka and the observer cannot authenticate each other: correct the settings that begin with sasl_ or ssl_."),
     (r"cannot grow beyond 2GB", _PERSON,
      "A batch has 2 GiB of records of a partition: lower observe_records_per_batch."),
-    *(row for row in SHARED if "failOnDataLoss" not in row[0]),  # the plan in a report has this word as well
+    *SHARED,
 ]  # fmt: skip
 """A pattern in Spark's report, the exit code, and the message to the user; see `query.failures`."""

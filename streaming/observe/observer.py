@@ -124,7 +124,7 @@ def _records(spark: SparkSession, settings: Settings, found: Source) -> DataFram
         .option("maxOffsetsPerTrigger", settings.observe_records_per_batch)
         .option("groupIdPrefix", settings.topic_prefix)
         .option("kafka.isolation.level", "read_committed")  # an aborted commit must never be seen
-        .option("kafka.fetch.max.wait.ms", "10")
+        .option("kafka.fetch.max.wait.ms", "1")
         .load()
     )
 

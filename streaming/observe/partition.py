@@ -24,6 +24,7 @@ from coordinator.outputs import (
 )
 from streaming.observe import state
 from streaming.observe.classic import take_classic, take_downgrade
+from streaming.observe.commits import Pending, Untold
 from streaming.observe.consumers import OF_CONSUMERS, Origin, Step, take_run
 from streaming.observe.format import Commit, Decoded, Entry, Foreign, Forgotten, UnreadableRecord, decode
 from streaming.observe.names import Names, id_text
@@ -59,13 +60,6 @@ class Span(NamedTuple):
     retention_ms: int | None = None
 
 
-class Pending(NamedTuple):
-    """The last commit of a partition in a batch, and the number of commits."""
-
-    commit: Commit
-    commits: int
-
-
 class Partition:
     """A partition of `__consumer_offsets`.
 
@@ -85,7 +79,7 @@ class Partition:
         self.counts: Counter[str] = Counter()
         self._open: dict[str, Group] = {}
         self._pending: dict[str, dict[Place, Pending]] = {}
-        self._untold: dict[str, dict[Place, int]] = {}
+        self._untold: dict[str, Untold] = {}
         self._run: list[Row] = []
         self._steps: list[tuple[int, int, Entry | Forgotten]] = []
         self._rejected = self._commits = 0
@@ -150,7 +144,8 @@ class Partition:
         assert not isinstance(decoded, Commit)
         if self._steps:
             last_offset, last_ms, last = self._steps[-1]
-            if (last_offset + 1, last_ms, last.group) != (offset, at_ms, decoded.group):
+            is_next = (last_offset + 1, last_ms, last.group) == (offset, at_ms, decoded.group)
+            if not is_next or _ends_its_run(last):
                 self._judge()
         self._steps.append((offset, at_ms, decoded))
         self._run.append(row)
@@ -188,13 +183,11 @@ class Partition:
     def _is_cut(self) -> bool:
         """Return whether the batch may have ended inside a run, so that the run has to wait for the next records.
 
-        Only a bound on the batch cuts runs, and only while the query reads what was there when it started. A value of
-        a classic group ends its run.
+        Only a bound on the batch cuts runs, and only while the query reads what was there when it started.
         """
         if not self._steps or (self.stored.next_offset or 0) >= self.span.end:
             return False
-        last = self._steps[-1][2]
-        return not (isinstance(last, Entry) and last.kind is Kind.CLASSIC_GROUP and last.value is not None)
+        return not _ends_its_run(self._steps[-1][2])
 
     def _judge(self) -> None:
         """Translate the run that has ended."""
@@ -300,17 +293,19 @@ class Partition:
         place = commit.topic, commit.partition
         earlier = pending.get(place)
         pending[place] = Pending(commit, 1 + (earlier.commits if earlier else 0))
-        untold = self._untold.setdefault(commit.group, {})
-        untold[place] = max(untold.get(place, 0), min(commit.committed_ms, at_ms))
+        untold = self._untold.get(commit.group)
+        if untold is None:
+            untold = self._untold[commit.group] = Untold(self._group(commit.group).last_commit_ms or 0)
+        untold.add(place, min(commit.committed_ms, at_ms))
 
     def _tell_commits(self, group: Group) -> None:
         """Note the commits since the group's last record at the members that owned their partitions."""
         untold = self._untold.pop(group.group_id, None)
-        if not untold:
+        if untold is None:
             return
-        group.last_commit_ms = max(group.last_commit_ms or 0, *untold.values())
+        group.last_commit_ms, group.commits = untold.latest_ms, group.commits + untold.commits
         owners = owners_of(group, self.names) if group.members else {}
-        for place, at_ms in untold.items():
+        for place, at_ms in untold.times_ms.items():
             if owner := group.members.get(owners.get(place, "")):
                 owner.last_commit_ms = max(owner.last_commit_ms or 0, at_ms)
 
@@ -371,6 +366,11 @@ class Partition:
             self.publisher.event(AssignmentChanged, group, group.now_ms, handovers=(*ends, *begins))
         if named or targets:
             self.publisher.record(group)
+
+
+def _ends_its_run(step: Entry | Forgotten) -> bool:
+    """Return whether Kafka writes no further record after this one together with it: a classic group is one record."""
+    return isinstance(step, Entry) and step.kind is Kind.CLASSIC_GROUP and step.value is not None
 
 
 def _is_end(steps: Sequence[Step]) -> bool:

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from msgspec import UNSET, structs
 
+from coordinator.connect_protocol import CONNECT, work_of
 from coordinator.consumer_protocol import CONSUMERS, READABLE, assigned_partitions, subscribed_topics
 from coordinator.outputs import (
     AssignmentChanged,
@@ -248,7 +249,7 @@ def _assignor(group: Group) -> str | None:
 
 
 def _classic_of(group: Group) -> Any:
-    is_readable = group.protocol_type in READABLE
+    is_readable, is_connect = group.protocol_type in READABLE, group.protocol_type == CONNECT
 
     def classic(member: Member) -> GroupMember:
         return GroupMember(
@@ -260,6 +261,7 @@ def _classic_of(group: Group) -> Any:
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             assignment=member.assignment,
             assigned=assigned_partitions(member.assignment) if is_readable else None,
+            work=work_of(member.subscription, member.assignment) if is_connect else UNSET,
         )
 
     return classic

@@ -110,6 +110,7 @@ class Group(Struct, array_like=True):
         published_ms: The group's time when its record was last published.
         released: The partitions that nobody owned after the last rebalance and somebody before it; None if unknown.
         last_commit_ms: The time of the group's last commit.
+        commits: The number of its commits since the record of the generation.
         is_settling: Whether records of the group may be missing because its log was compacted.
         waiting: Reasons that no epoch has followed yet.
         is_unpublished: Whether the group's record is not as the group is.
@@ -130,6 +131,7 @@ class Group(Struct, array_like=True):
     members: dict[str, Member] = field(default_factory=dict)
     released: list[Place] | None = None
     last_commit_ms: int | None = None
+    commits: int = 0
     assignment_epoch: int = 0
     patterns: dict[str, list[str]] = field(default_factory=dict)
     change: Change | None = None

@@ -30,7 +30,7 @@ CAUSES: Causes = [
      _damaged("{why}")),
     (r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY", _PERSON,
      "Another coordinator runs on the checkpoint {checkpoint}: stop one of the two."),
-    (r"data may have been lost|Some data may have been lost|failOnDataLoss", _PERSON,
+    (r"data may have been (?:lost|missed)|KAFKA_DATA_LOSS", _PERSON,
      "Unhandled requests are gone from {requests}: lengthen its retention; to skip them, empty {checkpoint}."),
     (r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC_OR_PARTITION|Topic .* not present in metadata", _AGAIN,
      "A topic of the coordinator is missing ({topics}): start again; the start creates it, or names the next step."),

@@ -389,4 +389,5 @@ def _rebalance(group: GroupView, told: Rebalance, begun: Begun) -> RebalanceRow:
         how_known=known(told.started[0].how_known) if told.started else None,
         not_before_ms=told.not_before_ms,
         unplanned_rounds=told.unplanned_rounds,
+        estimate=told.estimate,
     )

@@ -50,6 +50,14 @@ def unplanned_in_words(rebalance: Rebalance) -> list[str]:
     return [f"{counted(rebalance.unplanned_rounds, 'round')} before it ended without a plan."]
 
 
+def estimate_in_words(rebalance: Rebalance) -> list[str]:
+    """Return a sentence about how long a rebalance took by an estimate; none without one."""
+    if rebalance.estimate is None:
+        return []
+    took = duration(rebalance.estimate.value)
+    return [f"It took about {took}, an estimate: from the last commit before it to the plan."]
+
+
 def gap_in_words(gap: HistoryGap) -> str:
     """Return the generations that Kafka's log does not have any more, or that the generation fell."""
     first, last = gap.from_generation + 1, gap.to_generation - 1

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from coordinator.outputs import (
     AnyEvent,
     AssignmentChanged,
+    Estimate,
     GroupEmptied,
     Handover,
     HistoryGap,
@@ -133,6 +134,11 @@ class Rebalance(Struct, kw_only=True):
     def duration_ms(self) -> int | None:
         """Its duration; None while it runs, and if its start is not recorded."""
         return None if self.ended_ms is None or self.is_inferred else self.ended_ms - self.started_ms
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """About how long it took, if its start is not recorded and commits tell; None otherwise."""
+        return known(self.completed.estimate) if self.completed else None
 
     @property
     def generations(self) -> list[int]:

@@ -6,7 +6,7 @@ Times are Unix milliseconds. Lags are numbers of records. An unknown value is nu
 from msgspec import Struct
 
 from coordinator.connect_protocol import Work
-from coordinator.outputs import AnyEvent, PolicyName, RebalanceStarted
+from coordinator.outputs import AnyEvent, Estimate, PolicyName, RebalanceStarted
 from coordinator.phases import GroupType, Phase
 from streaming.views.flapping import Flapping
 from streaming.views.fold import Alarm
@@ -128,6 +128,7 @@ class RebalanceRow(Struct, kw_only=True):
             of this coordinator.
         not_before_ms: The earliest time at which an inferred rebalance can have begun; null if it is not known.
         unplanned_rounds: The number of generations before it that ended without an assignment.
+        estimate: About how long an inferred one took; null if nothing tells.
     """
 
     generation_id: int
@@ -146,6 +147,7 @@ class RebalanceRow(Struct, kw_only=True):
     how_known: str | None
     not_before_ms: int | None
     unplanned_rounds: int
+    estimate: Estimate | None
 
 
 class EventRow(Struct, kw_only=True):

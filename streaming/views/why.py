@@ -32,7 +32,7 @@ from streaming.views.epochs import EpochCause, epochs, in_words
 from streaming.views.flapping import FLAPPING, Begun, times_begun, times_until
 from streaming.views.group import GroupView
 from streaming.views.observed import explain_observed
-from streaming.views.observed_words import unplanned_in_words, what_inferred
+from streaming.views.observed_words import estimate_in_words, unplanned_in_words, what_inferred
 from streaming.views.policy_advice import (
     HeldBy,
     SeatCount,
@@ -192,7 +192,7 @@ def _explain_observed(group: GroupView, rebalance: Rebalance, now_ms: int | None
         who=told.who,
         advice=told.advice.text,
         flapping=told.advice.is_avoidable is True and told.cause in ("member_gone", "unknown"),
-        details=details + unplanned_in_words(rebalance),
+        details=details + unplanned_in_words(rebalance) + estimate_in_words(rebalance),
         epochs=epochs(rebalance) if is_consumer else [],
         waits=waited,
     )

@@ -25,9 +25,6 @@ from tests.system.kafka_groups import KafkaGroup, kafka_group
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until
 
-KILLS = 1
-"""In one run. Each one may repeat a batch, if it strikes between the output of the batch and the end of it."""
-
 
 def start_observer(bootstrap_servers: str, folder: Path, prefix: str, number: int, **settings: Any) -> Service:
     """Start `coordinator observe`. All processes of one folder and prefix have the same checkpoint."""
@@ -53,8 +50,8 @@ def start_observer(bootstrap_servers: str, folder: Path, prefix: str, number: in
 
 
 @pytest.fixture
-def group(broker: Broker) -> Iterator[KafkaGroup]:
-    with kafka_group(broker.bootstrap_servers, "killed-under-load") as group:
+def group(broker: Broker, kills: int) -> Iterator[KafkaGroup]:
+    with kafka_group(broker.bootstrap_servers, f"killed-{kills}") as group:
         yield group
 
 
@@ -79,6 +76,7 @@ class Load:
 
     def __init__(self, group: KafkaGroup) -> None:
         self._group, self._stopping = group, threading.Event()
+        self.group_id = f"{group.group_id}-load"
         self.committed = 0
         self._thread = threading.Thread(target=self._commit, daemon=True)
         self._thread.start()
@@ -92,9 +90,14 @@ class Load:
     def _commit(self) -> None:
         while not self._stopping.wait(0.005):
             offsets = [TopicPartition(self._group.topic, 0, self.committed + 1)]
-            asked = ConsumerGroupTopicPartitions("under-load", offsets)
-            self._group.admin.alter_consumer_group_offsets([asked])["under-load"].result(HANG_S)
+            asked = ConsumerGroupTopicPartitions(self.group_id, offsets)
+            self._group.admin.alter_consumer_group_offsets([asked])[self.group_id].result(HANG_S)
             self.committed += 1
+
+
+def in_transactions(group: KafkaGroup) -> str:
+    """Return the id of the group whose offsets are committed in transactions."""
+    return f"{group.group_id}-in-transactions"
 
 
 def aborted_and_committed(
@@ -106,8 +109,8 @@ def aborted_and_committed(
         await_observers: Called between the two, to wait until a batch has read the first one.
     """
     servers = {"bootstrap.servers": broker.bootstrap_servers}
-    consumer = Consumer({**servers, "group.id": "in-transactions"})
-    producer = Producer({**servers, "transactional.id": "of-observe"})
+    consumer = Consumer({**servers, "group.id": in_transactions(group)})
+    producer = Producer({**servers, "transactional.id": in_transactions(group)})
     producer.init_transactions(HANG_S)
     for offset, end in ((aborted, producer.abort_transaction), (committed, producer.commit_transaction)):
         producer.begin_transaction()
@@ -158,7 +161,7 @@ class Killed:
 
     def _start(self, number: int) -> Service:
         servers = self._broker.bootstrap_servers
-        service = start_observer(servers, self._folder, "killed", number, health_port=self.port)
+        service = start_observer(servers, self._folder, self._group.group_id, number, health_port=self.port)
         service.await_ready()
         return service
 
@@ -166,14 +169,14 @@ class Killed:
         """Wait until both show a commit that comes after this moment, in the same partition of the source."""
         after = self.load.committed + 1
         for settings in (self.service.settings, self._undisturbed):
-            reader = Reader(settings, "under-load")
+            reader = Reader(settings, self.load.group_id)
             wait_until(lambda reader=reader: last_offset(reader) > after)  # type: ignore[misc]
 
-    def run(self) -> None:
-        """Kill the observer `KILLS` times, and restart it; a member joins and one leaves each time."""
+    def run(self, kills: int) -> None:
+        """Kill the observer and restart it `kills` times; a member joins and one leaves each time."""
         members = [self._group.join("ana").await_owned(0, 1, 2, 3)]
         aborted_and_committed(self._broker, self._group, 666, 7, self.await_observers)
-        for number in range(1, KILLS + 1):
+        for number in range(1, kills + 1):
             self.service.kill()
             members.append(self._group.join(f"m{number}"))
             wait_until(lambda: all(member.owned for member in members), account=lambda: [m.owned for m in members])
@@ -183,7 +186,7 @@ class Killed:
             member.close()
         last = self.load.stop()
         for settings in (self.service.settings, self._undisturbed):
-            of_load, of_members = Reader(settings, "under-load"), Reader(settings, self._group.group_id)
+            of_load, of_members = Reader(settings, self.load.group_id), Reader(settings, self._group.group_id)
             wait_until(lambda reader=of_load: last_offset(reader) == last)  # type: ignore[misc]
             wait_until(lambda reader=of_members: is_empty(reader))  # type: ignore[misc]
 
@@ -193,23 +196,27 @@ def is_empty(reader: Reader) -> bool:
     return "group_emptied" in [each["event"] for each in published.events] and published.groups[-1]["state"] == "Empty"
 
 
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=[pytest.mark.long, pytest.mark.nightly])])
 def test_killed_observer_writes_what_an_undisturbed_one_writes(
-    broker: Broker, observer: Observer, group: KafkaGroup, tmp_path: Path
+    broker: Broker, observer: Observer, group: KafkaGroup, tmp_path: Path, kills: int
 ) -> None:
-    """Walkthrough 12: no gap and no other repeat; an aborted commit is never seen; SIGTERM repeats nothing."""
+    """Walkthrough 12: no gap and no other repeat; an aborted commit is never seen; SIGTERM repeats nothing.
+
+    A kill repeats a batch only if it strikes between the output of the batch and the end of it.
+    """
     killed = Killed(broker, observer, group, tmp_path)
-    killed.run()
+    killed.run(kills)
     settings = killed.service.settings
-    for group_id in (group.group_id, "under-load", "in-transactions"):
+    for group_id in (group.group_id, killed.load.group_id, in_transactions(group)):
         assert story(settings, group_id) == story(observer.settings, group_id)
         versions = values_by_version(settings, group_id)
         assert sorted(versions) == list(range(1, len(versions) + 1)), "no gap"
         assert {len(values) for values in versions.values()} == {1}, "what is repeated is equal"
         home = shard_of(group_id, settings.request_partitions)
-        assert {record.partition for record in Reader(settings, group_id).records("killed.events")} == {home}
-    _, offsets = story(settings, "in-transactions")
+        assert {record.partition for record in Reader(settings, group_id).records(settings.events_topic)} == {home}
+    _, offsets = story(settings, in_transactions(group))
     assert offsets == {(group.topic, 1): 7}
-    in_transactions = Reader(settings, "in-transactions").everything().offsets
-    assert [offset for each in in_transactions for offset in each.values()] == [7]
+    shown = Reader(settings, in_transactions(group)).everything().offsets
+    assert [offset for each in shown for offset in each.values()] == [7]
     check_health(killed.port)
     assert killed.service.stop() == 0, killed.service.log

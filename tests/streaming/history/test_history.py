@@ -20,6 +20,9 @@ from tests.streaming.views.recordings import Replay
 from tests.streaming.views.test_views import raws
 from tests.streaming.views.written import WrittenTopics, converse
 
+ESTIMATES = {"estimate"}
+"""Fields with figures that are not recorded. No query must count with them."""
+
 
 def events_by_kind() -> tuple[type[Any], ...]:
     assert isinstance(AnyEvent, UnionType)
@@ -29,7 +32,7 @@ def events_by_kind() -> tuple[type[Any], ...]:
 @pytest.mark.parametrize("kind", events_by_kind(), ids=lambda kind: kind.__name__)
 def test_the_table_of_events_has_every_field_of_every_event(kind: type[Any]) -> None:
     fields = {field.encode_name for field in msgspec.structs.fields(kind)}
-    assert fields <= set(TABLES["events"].names)
+    assert fields - ESTIMATES <= set(TABLES["events"].names)
 
 
 @pytest.mark.parametrize(("kind", "table"), [(GroupRecord, "groups"), (OffsetRecord, "offsets")])

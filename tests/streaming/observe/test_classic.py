@@ -1,8 +1,10 @@
 """Tests of the translation of classic groups. The sequences are those that a broker of 4.3.1 was seen to write."""
 
 import pytest
+from msgspec import UNSET
 
 from coordinator.outputs import (
+    Estimate,
     HistoryGap,
     MemberGone,
     ObservationBegan,
@@ -11,10 +13,13 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from streaming.observe.state import REASONS_MAX
+from tests.coordinator.test_connect_protocol import COMES, STATE_V0, V0
 from tests.streaming.observe import vectors as v
 from tests.streaming.observe.log import Log, events, groups, told
 from tests.streaming.observe.test_format import CREATED, REPLACING
 from tests.streaming.observe.writing import classic, commit, founded, member
+
+FROM = "last commit of the old generation"
 
 ALL, FIRST, LAST = {"orders": [0, 1, 2, 3]}, {"orders": [0, 1]}, {"orders": [2, 3]}
 
@@ -259,6 +264,39 @@ def test_last_commit_is_kept_from_generation_to_generation() -> None:
     assert gone_members == {"bo-1": 9_500, "cy-1": None}
 
 
+@pytest.mark.parametrize(("commits", "estimate"), [(2, None), (3, 1_510)])
+def test_duration_is_estimated_from_the_last_of_three_commits(commits: int, estimate: int | None) -> None:
+    """The joins have ended 10 ms before the plan, which came at 20,010."""
+    log = of_ana_and_bo()
+    for number in range(commits):
+        log.append(18_500, commit("g", 2, number, 18_500 - 1_000 * (commits - 1 - number)))
+    log.append(20_010, classic("g", 3, 20_000, member("ana-1", ALL)))
+    (event,) = events(log.read(), RebalanceCompleted)
+    assert event.duration_ms is None
+    assert event.estimate == (UNSET if estimate is None else Estimate("duration_ms", estimate, FROM))
+
+
+def test_estimate_counts_commits_of_one_generation_alone() -> None:
+    """Commits of several partitions in one request are one commit; the record of a generation begins the count."""
+    log = of_ana_and_bo()
+    for at_ms in (9_100, 9_200):
+        log.append(at_ms, *(commit("g", partition, 1, at_ms) for partition in (0, 1, 2)))
+    log.read()
+    log.append(20_010, classic("g", 3, 20_000, member("ana-1", ALL)))
+    log.append(20_100, commit("g", 0, 2, 20_100)).append(20_200, commit("g", 0, 3, 20_200))
+    log.append(30_010, classic("g", 4, 30_000, member("ana-1", FIRST), member("bo-1", LAST)))
+    assert [event.estimate for event in events(log.read(), RebalanceCompleted)] == [UNSET, UNSET]
+
+
+def test_commits_of_nobody_tell_nothing_about_a_rebalance() -> None:
+    log = of_ana_and_bo()
+    for number in range(3):
+        log.append(18_000, commit("g", 9, number, 18_000))
+    log.append(20_010, classic("g", 3, 20_000, member("ana-1", ALL)))
+    (event,) = events(log.read(), RebalanceCompleted)
+    assert event.estimate is UNSET
+
+
 def test_static_member_that_restarts_keeps_its_place_among_the_members() -> None:
     log = Log().append(1_000, classic("g", 1, 990, member("i-9", FIRST, instance="i")))
     log.append(2_000, classic("g", 2, 1_990, member("i-9", FIRST, instance="i"), member("ana-1", LAST)))
@@ -308,6 +346,14 @@ def test_group_of_another_type_has_members_and_no_assignments() -> None:
     assert causes(log) == [("unknown", "")]
     record = groups(log.outputs)[-1]
     assert (record.subscribed_topics, record.members[0].assigned, record.members[0].assignment) == (None, None, b"\0")
+
+
+def test_workers_of_kafka_connect_have_their_work() -> None:
+    worker = {**member("connect-1", None), "subscription": STATE_V0, "assignment": V0}
+    log = Log().append(1_000, classic("c", 3, 990, worker, kind="connect", protocol="sessioned"))
+    log.read()
+    (shown,) = groups(log.outputs)[-1].members
+    assert (shown.assigned, shown.work) == (None, COMES)
 
 
 def test_values_of_version_0_have_no_times() -> None:

@@ -99,7 +99,7 @@ def test_second_member_gets_its_partitions_step_by_step() -> None:
         "=> consumer Stable 3 A 0,1;  B 2,3",
     ]
     started, completed = events(log.outputs, RebalanceStarted)[-1], events(log.outputs, RebalanceCompleted)[-1]
-    assert (started.generation_id, started.joins_until_ms, started.members) == (2, 3_000, 2)
+    assert (started.generation_id, started.joins_until_ms, started.members) == (3, 3_000, 2)
     assert (completed.generation_id, completed.members_before, completed.leader) == (3, ("A",), None)
     to_revoke = groups(log.outputs)[2].members[0]
     assert (to_revoke.state, to_revoke.revoking, to_revoke.assigned) == ("unrevoked", {"orders": LAST}, {"orders": ALL})

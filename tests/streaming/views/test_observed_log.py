@@ -8,6 +8,7 @@ from streaming.views.text import clock
 from streaming.views.why import Why, why
 from streaming.wire.records import OutputTopics, to_row
 from tests.streaming.observe.log import Log
+from tests.streaming.observe.test_consumers import of_two
 from tests.streaming.observe.writing import classic, commit, founded, member
 from tests.streaming.views.observing import member_id
 
@@ -100,6 +101,28 @@ def test_owners_before_between_and_after(log: Log) -> None:
     first = owners[0].owner
     assert first is not None
     assert (first.because, first.to_ms, first.last_commit_ms) == ("gone", T + 22_800, T + 10_000)
+
+
+def test_a_busy_group_has_an_estimate_of_the_duration(log: Log) -> None:
+    """Members that commit often stop when a rebalance begins. The estimate is in words and in JSON, and no figure."""
+    for at_ms in (17_000, 18_000, 19_600):
+        log.append(T + at_ms, commit("clicks", 0, 9, T + at_ms))
+    log.append(T + 20_005, classic("clicks", 3, T + 20_000, member(ANA, ALL)))
+    assert explained(log).details == ["It took about 405 ms, an estimate: from the last commit before it to the plan."]
+    row = answers.timeline(views_of(log), group_of(log)).rebalances[-1]
+    assert (row.duration_ms, row.estimate and row.estimate.value) == (None, 405)
+
+
+def test_a_group_of_the_consumer_protocol_has_a_real_duration_and_its_epochs() -> None:
+    """Walkthrough 9."""
+    answer = why(views_of(of_two()).groups["m"])
+    assert answer is not None
+    assert (
+        answer.what
+        == f"m rebalanced at {clock(3_000)} for 3.0 s, to group epoch 3: 2 partitions changed hands among 2 members."
+    )
+    assert answer.details[0] == f"Group epoch 3 at {clock(3_000)}: member joined (B)."
+    assert [each.group_epoch for each in answer.epochs] == [3]
 
 
 def test_a_restart_in_one_record_has_no_time(log: Log) -> None:
