@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from coordinator.hashing import shard_of
+from coordinator.hashing import kafka_partition_of
 from coordinator.phases import GroupType
 from streaming.cli.kafka_printing import in_line, say, under_a_blank_line, warn, widths_of
 from streaming.cli.output import MISSING, to_cell
@@ -173,7 +173,7 @@ def _coordinator(settings: Settings, known: Any, group: Any) -> str | None:
     topic = known.topics.get(settings.groups_topic if group.kept_by is None else OFFSETS_TOPIC)
     if topic is None or not topic.partitions:
         return None
-    number = group.shard if group.kept_by is None else shard_of(group.group_id, len(topic.partitions))
+    number = group.shard if group.kept_by is None else kafka_partition_of(group.group_id, len(topic.partitions))
     partition = topic.partitions.get(number)
     broker = known.brokers.get(partition.leader) if partition is not None else None
     return f"{broker.host}:{broker.port}  ({broker.id})" if broker is not None else None

@@ -211,11 +211,14 @@ class Observer:
         Without the setting, the first batch reads the other topic alone, or the query stays idle.
         """
         deadline_s = time.monotonic() + FIRST_BATCH_S
-        while has_records and not self.observed.read_to and not self._stopping.is_set():
+        while has_records and not self._stopping.is_set():
             self._raise_if_failed(query)
             self._active_s = time.monotonic()
             is_idle = time.monotonic() > deadline_s and not query.status["isTriggerActive"]
-            if is_idle or self.observed.latest is not None:
+            batches = self.observed.batches  # a batch stores both figures: this one is read first
+            if self.observed.read_to:
+                return
+            if is_idle or batches:
                 raise NothingRead(
                     f"Spark's Kafka source passes over internal topics: it returns no record of {SOURCE_TOPIC}. The"
                     f" session needs {READS_INTERNAL_TOPICS}=true, which Spark 4.2 has."

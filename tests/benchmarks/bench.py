@@ -109,6 +109,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--rolling-pause-s", type=float, default=8.0, help="... from one replacement to the next, seconds (%(default)s)"
     )
+    parser.add_argument(
+        "--observed-records", type=int, default=5_000_000, help="records of Kafka's groups (%(default)s)"
+    )
     parser.add_argument("--rolling-java", action="store_true", help="also replace members of Java's consumer")
     parser.add_argument("--ours-cooperative", action="store_true", help="also measure our cooperative groups")
     parser.add_argument("--keep-log", type=Path, metavar="FILE", help="copy the coordinator's log here")

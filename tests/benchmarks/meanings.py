@@ -80,6 +80,16 @@ MEANINGS: Mapping[str, Meaning] = {
     "page_lag_p99_ms": Meaning("... 99 of 100, ms"),
     "page_lag_samples": Meaning("... records"),
     "page_kb": Meaning("all files of the page, kB", 200),
+    # the observer, on a log of 10,000 of Kafka's own groups
+    "observe_records_per_s": Meaning("records of __consumer_offsets that are observed, a second", goal_min=100_000),
+    "observe_records": Meaning("... their number"),
+    "observe_whole_s": Meaning("... from the start of the process until all are read, s"),
+    "observe_memory_mb": Meaning("... memory of the driver, the JVM and the Python workers at most, MB"),
+    "observe_state_bytes_per_group": Meaning("... state of a group of 4 members, bytes"),
+    "observe_page_at_200_p50_ms": Meaning("a rebalance's record to the page, observe_every_ms=200, median, ms", 500),
+    "observe_page_at_200_p99_ms": Meaning("... 99 of 100, ms"),
+    "observe_page_at_2000_p50_ms": Meaning("... observe_every_ms=2000, the default, median, ms"),
+    "observe_page_at_2000_p99_ms": Meaning("... 99 of 100, ms"),
     # `coordinator policy try`, without the reading of the topic
     "policy_try_s": Meaning("a trial of one policy on the requests of a group, processor time, s", 60),
     "policy_try_requests": Meaning("... their number", goal_min=1_000_000),

@@ -8,6 +8,7 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -59,26 +60,33 @@ def measure(options: argparse.Namespace) -> Figures:
         with bench.child("streaming", *arguments, folder=Path(name)), sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             page = browser.new_page()
-            page.goto(_address(Path(name) / "ready"))
+            page.goto(address(Path(name) / "ready"))
             page.get_by_placeholder("Filter").fill(GROUP)
             expect(page.get_by_role("link", name=GROUP)).to_be_visible(timeout=APPEARS_S * 1_000)
-            lags_ms = _lags_ms(page, writer, options.samples)
+            lags = lags_ms(page, writer.write, [EVERY_S] * options.samples)
             browser.close()
     return {
-        "page_lag_ms": median(lags_ms),
-        "page_lag_p99_ms": quantiles(lags_ms, n=100)[98],
-        "page_lag_samples": len(lags_ms),
+        "page_lag_ms": median(lags),
+        "page_lag_p99_ms": quantiles(lags, n=100)[98],
+        "page_lag_samples": len(lags),
         "page_kb": sum(file.stat().st_size for file in STATIC.iterdir()) / 1_000,
     }
 
 
-def _lags_ms(page: Page, writer: "_Writer", samples: int) -> list[float]:
+def lags_ms(page: Page, write: Callable[[str, int], int], pauses_s: Sequence[float]) -> list[float]:
+    """Return the milliseconds from each record of `GROUP` to its display in the list of groups.
+
+    Args:
+        write: Writes a generation of a group, and returns the time of its record.
+        pauses_s: The seconds after each record. Of records that come together, the page shows the last one alone.
+    """
     page.evaluate(WATCH)
+    samples = len(pauses_s)
     say(f"Writing {samples} records, and waiting for each on the page.")
     written_ms: dict[str, int] = {}
-    for number in range(700_000, 700_000 + samples):
-        written_ms[str(number)] = writer.write(GROUP, number)
-        time.sleep(EVERY_S)
+    for number, pause_s in enumerate(pauses_s, 700_000):
+        written_ms[str(number)] = write(GROUP, number)
+        time.sleep(pause_s)
     wait_until(lambda: str(700_000 + samples - 1) in page.evaluate("window.shown"), APPEARS_S)
     shown_ms = page.evaluate("window.shown")
     if len(shown_ms) < samples * 0.99:
@@ -86,7 +94,8 @@ def _lags_ms(page: Page, writer: "_Writer", samples: int) -> list[float]:
     return [shown_ms[number] - written_ms[number] for number in shown_ms]
 
 
-def _address(ready_file: Path) -> str:
+def address(ready_file: Path) -> str:
+    """Return the address of the page."""
     return str(json.loads(ready_file.read_text())["dashboard"])
 
 

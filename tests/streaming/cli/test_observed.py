@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.hashing import shard_of
+from coordinator.hashing import kafka_partition_of
 from streaming.cli import asking, changing, kafka_describing, showing
 from streaming.cli.asking import Administration
 from streaming.cli.output import Output, OutputFormat
@@ -78,7 +78,7 @@ class Broker:
 
     def __init__(self, *_: object) -> None:
         self.brokers = {number: SimpleNamespace(host="h", port=9000 + number, id=number) for number in (1, 3)}
-        leads = shard_of("clicks", 50)
+        leads = kafka_partition_of("clicks", 50)
         kafkas = {number: SimpleNamespace(leader=3 if number == leads else 1) for number in range(50)}
         ours = {0: SimpleNamespace(leader=1)}
         self.topics = {
