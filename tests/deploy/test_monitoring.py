@@ -14,6 +14,7 @@ from coordinator.phases import Phase
 from streaming.config.settings import Settings
 from streaming.gateway.metrics import Metrics
 from streaming.kafka.pulse import Pulse
+from streaming.observe.health import ObserverHealth
 from streaming.query.coordinator import Coordinator
 from streaming.query.health import QueryHealth
 from streaming.views import Views, policy_metrics
@@ -21,6 +22,8 @@ from streaming.views.families import Family
 from streaming.views.metrics import COUNTERS, DURATIONS, GAUGES, OF_KMINION, OF_PARTITIONS, GroupFigures
 from tests.deploy.reading import DEPLOY
 from tests.deploy.test_health import Brokers, progress
+from tests.streaming.observe.test_health import NAMES as OF_THE_OBSERVER
+from tests.streaming.observe.test_health import running as observing
 
 MONITORING = DEPLOY / "monitoring"
 BOARD = json.loads((MONITORING / "grafana.json").read_text())
@@ -42,7 +45,12 @@ def figures() -> dict[str, set[str]]:
         GroupFigures(lambda: contextlib.nullcontext((Views(is_live=True), {})), groups_max=1, of_partitions=True)
     )
     labels: dict[str, set[str]] = {}
-    for registry in (QueryHealth(coordinator, pulse).registry, Metrics().registry, groups):
+    for registry in (
+        QueryHealth(coordinator, pulse).registry,
+        Metrics().registry,
+        groups,
+        ObserverHealth(observing()[0]).registry,
+    ):
         for metric in registry.collect():
             for suffix in SUFFIXES[metric.type]:
                 labels[metric.name + suffix] = {name for sample in metric.samples for name in sample.labels}
@@ -141,6 +149,12 @@ def test_the_dashboard_has_every_metric_of_the_consumer_protocol(family: Family)
 def test_the_dashboard_has_every_metric_of_policies(name: str) -> None:
     """policies.md 3.4."""
     assert any(re.search(rf"\b{name}(_total|_bucket)?\b", expression) for _, expression in expressions())
+
+
+@pytest.mark.parametrize("name", ["records_total", "unreadable_total", "behind_records", "held_back_seconds"])
+def test_the_dashboard_shows_how_far_the_observer_is(name: str) -> None:
+    assert f"groupcoord_observe_{name}" in OF_THE_OBSERVER
+    assert any(f"groupcoord_observe_{name}" in expression for _, expression in expressions())
 
 
 def test_an_alert_tells_of_fenced_heartbeats() -> None:
