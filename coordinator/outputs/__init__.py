@@ -40,6 +40,7 @@ from coordinator.outputs.observed_events import (
     ObservationBegan,
     ObservedCause,
     OffsetsForgotten,
+    TopicNamed,
 )
 from coordinator.outputs.policy_events import (
     FreezeBegun,
@@ -196,6 +197,7 @@ __all__ = [
     "SettleTransactionsAnswer",
     "StandingBy",
     "SyncGroupAnswer",
+    "TopicNamed",
     "TxnOffsetCommitAnswer",
     "VacantSeat",
 ]

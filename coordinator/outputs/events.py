@@ -3,7 +3,7 @@
 from msgspec import UNSET, Struct, UnsetType
 
 from coordinator.outputs.base_events import Event, MemberEvent
-from coordinator.outputs.observed_events import HistoryGap, MemberGone, ObservationBegan, OffsetsForgotten
+from coordinator.outputs.observed_events import HistoryGap, MemberGone, ObservationBegan, OffsetsForgotten, TopicNamed
 from coordinator.outputs.policy_events import (
     FreezeBegun,
     FreezeBroken,
@@ -329,5 +329,6 @@ AnyEvent = (
     | HistoryGap
     | MemberGone
     | OffsetsForgotten
+    | TopicNamed
     | Oversized
 )

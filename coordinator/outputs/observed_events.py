@@ -64,3 +64,10 @@ class OffsetsForgotten(Event, frozen=True, kw_only=True, tag="offsets_forgotten"
 
     partitions: tuple[tuple[str, int], ...]
     why: str
+
+
+class TopicNamed(Event, frozen=True, kw_only=True, tag="topic_named"):
+    """The name of a topic id is known. Earlier events and records of the group have the id in place of the name."""
+
+    topic_id: str
+    topic: str

@@ -14,13 +14,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from coordinator.outputs import (
-    AssignmentChanged,
     GroupDeleted,
-    Handover,
     ObservationBegan,
     OffsetsForgotten,
     Output,
     Rejected,
+    TopicNamed,
 )
 from streaming.observe import state
 from streaming.observe.classic import take_classic, take_downgrade
@@ -352,19 +351,15 @@ class Partition:
         """Publish a group again whose record had topic ids in place of names."""
         if group.type != CONSUMER:
             return
-        named = {
-            (topic_id, number): (missed[topic_id], number, member.member_id)
+        used = {
+            topic_id
             for member in group.members.values()
-            for owned in (member.assigned, member.revoking)
+            for owned in (member.assigned, member.revoking, member.target)
             for topic_id in owned.keys() & missed.keys()
-            for number in owned[topic_id]
         }
-        targets = any(member.target.keys() & missed.keys() for member in group.members.values())
-        if named:
-            ends = [Handover(*place, owner, None) for place, (_, _, owner) in sorted(named.items())]
-            begins = [Handover(topic, number, None, owner) for topic, number, owner in sorted(named.values())]
-            self.publisher.event(AssignmentChanged, group, group.now_ms, handovers=(*ends, *begins))
-        if named or targets:
+        for topic_id in sorted(used):
+            self.publisher.event(TopicNamed, group, group.now_ms, topic_id=topic_id, topic=missed[topic_id])
+        if used:
             self.publisher.record(group)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from coordinator.outputs import (
     AnyEvent,
@@ -35,6 +36,7 @@ from coordinator.outputs import (
     RebalanceStarted,
     SeatTaken,
     SeatVacated,
+    TopicNamed,
 )
 from coordinator.phases import GroupType, Phase
 from streaming.views.causes import COOPERATIVE_ROUND, GroupKind, is_further_round, kind_of
@@ -57,10 +59,18 @@ def weight(event: AnyEvent) -> int:
     return 1
 
 
+def named(event: AnyEvent, topic_id: str, topic: str) -> AnyEvent:
+    """Return an event with a topic's name in place of its id."""
+    if type(event) is not AssignmentChanged or all(each.topic != topic_id for each in event.handovers):
+        return event
+    moves = (replace(each, topic=topic) if each.topic == topic_id else each for each in event.handovers)
+    return replace(event, handovers=tuple(moves))
+
+
 OF_POLICIES = (RebalanceHeld, SeatVacated, SeatTaken, MemberQuarantined, QuarantineEnded, FreezeBegun, FreezeBroken)
 """The events of a group that only a policy causes."""
 
-OF_KAFKA = (ObservationBegan, HistoryGap, MemberGone, OffsetsForgotten)
+OF_KAFKA = (ObservationBegan, HistoryGap, MemberGone, OffsetsForgotten, TopicNamed)
 """The events that only a group has that Kafka's coordinator keeps."""
 
 KAFKA = "kafka"
@@ -304,10 +314,17 @@ class GroupView(Struct):
             self.is_kafkas = True
         if isinstance(event, HistoryGap) or (isinstance(event, ObservationBegan) and not event.founded):
             self.known_from_ms = event.at_ms
+        if isinstance(event, TopicNamed):
+            self._name(event.topic_id, event.topic)
         self.has_plans = self.has_plans or isinstance(event, PlanMade)
         self.has_holds = self.has_holds or isinstance(event, OF_POLICIES)
         if self.weight > weight_max:
             self.forget(weight_max * 3 // 4)
+
+    def _name(self, topic_id: str, topic: str) -> None:
+        """Replace a topic's id by its name in the events and in the periods."""
+        self.events = [named(event, topic_id, topic) for event in self.events]
+        self.moving.name(topic_id, topic)
 
     def forget(self, weight_max: int) -> None:
         """Drop the oldest events until the rest weighs no more than `weight_max`. The newest event stays."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from coordinator.outputs import GroupMember, GroupRecord
 from coordinator.phases import GroupType, Phase
@@ -58,6 +59,11 @@ class Moving(Struct):
             self.places -= len(periods.pop(0).owners)
         self.periods = periods
 
+    def name(self, topic_id: str, topic: str) -> None:
+        """Replace a topic's id by its name."""
+        self.now = _named(self.now, topic_id, topic)
+        self.periods = [replace(period, owners=_named(period.owners, topic_id, topic)) for period in self.periods]
+
     def forget(self, before_version: int) -> None:
         """Drop the periods that began before a version."""
         self.periods = [period for period in self.periods if period.version >= before_version]
@@ -75,6 +81,10 @@ class Moving(Struct):
                 for place, owner in period.owners.items():
                     epochs.setdefault((place, owner), period.assignment_epoch)
         return epochs
+
+
+def _named(owners: dict[PartitionKey, str], topic_id: str, topic: str) -> dict[PartitionKey, str]:
+    return {(topic if of == topic_id else of, number): owner for (of, number), owner in owners.items()}
 
 
 def moving(record: GroupRecord) -> Iterator[tuple[PartitionKey, GroupMember, GroupMember]]:

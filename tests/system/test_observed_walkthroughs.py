@@ -4,7 +4,9 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import msgspec
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from streaming.cli.showing import folded
 from streaming.cli.telling import timeline_lines
@@ -12,9 +14,13 @@ from streaming.embedded import Broker
 from streaming.observe.observer import Observer
 from streaming.views import GroupView, Views, answers
 from streaming.views.why import Why, why
+from streaming.views.words import to_line
+from streaming.wire.records import decode_event
 from tests.system.kafka_groups import KafkaGroup, kafka_group
-from tests.system.waiting import wait_until
+from tests.system.reading import Reader
+from tests.system.waiting import HANG_S, wait_until
 
+MODERN = {"group.protocol": "consumer"}
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 NUMBER = r"[0-9a-f]{4}"
 AT = r"\d\d:\d\d:\d\d\.\d{3}"
@@ -45,6 +51,11 @@ class Shown:
         wait_until(look, account=lambda: told)
         assert told[0] is not None
         return told[0]
+
+    def told(self) -> list[str]:
+        """Return the texts of the group's events, also after its end."""
+        events = Reader(self._settings, self._group_id).events()
+        return [to_line(decode_event(msgspec.json.encode(event)), 0).text for event in events]
 
     def lines(self) -> list[str]:
         views = self.views()
@@ -112,3 +123,52 @@ def test_a_static_member_that_restarts_is_no_rebalance(broker: Broker, observer:
         wait_until(lambda: any("till-1 restarted" in line for line in seen.lines()), account=seen.lines)
         assert why(seen.group()) is not None
         assert len(answers.timeline(seen.views(), seen.group()).rebalances) == 1
+
+
+def test_a_group_of_the_consumer_protocol_has_durations_and_epochs(broker: Broker, observer: Observer) -> None:
+    """Walkthrough 9."""
+    with shown(broker, observer, "walk-modern") as (group, seen):
+        group.join("ana", **MODERN).await_owned(0, 1, 2, 3)
+        bo = group.join("bo", **MODERN)
+        told = seen.await_why(lambda each: each.what.endswith(": 2 partitions changed hands among 2 members."))
+        took = rf"walk-modern rebalanced at {AT} for [\d.]+ m?s, to group epoch {told.generation_id}: .*"
+        assert re.fullmatch(took, told.what)
+        assert re.fullmatch(r"bo-\S{4} at /127.0.0.1 joined\.", told.who)
+        assert told.details[0].startswith(f"Group epoch {told.generation_id} at ")
+        bo.close()
+        told = seen.await_why(lambda each: each.cause == "member_gone")
+        assert re.match(r"bo-\S{4} at /127.0.0.1 left or was expired: Kafka does not record which", told.who)
+        assert told.is_avoidable is None
+
+
+@pytest.mark.long
+def test_a_group_that_is_converted_goes_on(broker: Broker, observer: Observer) -> None:
+    """Walkthrough 10."""
+    with shown(broker, observer, "walk-moving") as (group, seen):
+        group.join("c1").await_owned(0, 1, 2, 3)
+        c3 = group.join("c3", **MODERN)
+        wait_until(lambda: len(c3.owned) == 2, account=lambda: c3.assignments)
+        told = seen.await_why(lambda each: each.cause == "protocol_upgraded")
+        became = r"c3-\S{4} joined with group\.protocol=consumer, and the group became one of the new protocol"
+        assert re.match(became, told.who)
+        c3.close()
+        told = seen.await_why(lambda each: each.cause == "protocol_downgraded")
+        assert told.who.startswith("The last member of the new protocol is gone, and the group became a classic one")
+        assert not any("deleted" in line for line in seen.lines())
+        first = seen.group().events[0]
+        assert first.at_ms < told.at_ms, "the history goes on"
+
+
+@pytest.mark.long
+def test_offsets_that_are_committed_by_hand(broker: Broker, observer: Observer) -> None:
+    """Walkthrough 11: nobody is said to have committed them, and a deletion is told."""
+    with shown(broker, observer, "walk-by-hand") as (group, seen):
+        committed = [TopicPartition(group.topic, number, 17) for number in (0, 1)]
+        by_hand = ConsumerGroupTopicPartitions(group.group_id, committed)
+        group.admin.alter_consumer_group_offsets([by_hand])[group.group_id].result(HANG_S)
+        wait_until(lambda: group.group_id in seen.views().groups and len(answers.offsets(seen.group(), {})) == 2)
+        rows = answers.offsets(seen.group(), {})
+        assert {(row.committed_offset, row.committed_by) for row in rows} == {(17, None)}
+        group.admin.delete_topics([group.topic])[group.topic].result(HANG_S)
+        wait_until(lambda: any("offsets forgotten" in line for line in seen.told()), account=seen.told)
+        assert "2 offsets forgotten: expired or deleted" in seen.told()

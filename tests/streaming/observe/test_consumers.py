@@ -49,13 +49,18 @@ def of_one() -> Log:
     return log
 
 
-def of_two() -> Log:
-    """Return the log of a group of two members in epoch 3, which is complete."""
-    log = of_one()
+def of_bo(log: Log) -> None:
+    """Append the records of a second member, until the rebalance is complete."""
     log.append(3_000, consumer("m", "B", client_id="bo"), epoch("m", 3), target("m", "A", FIRST),
                target("m", "B", LAST), target_epoch("m", 3, 3_001), current("m", "B", 3, state=2))  # fmt: skip
     log.append(4_000, current("m", "A", 2, FIRST, LAST, state=1, previous=2))
     log.append(5_000, current("m", "A", 3, FIRST, previous=2)).append(6_000, current("m", "B", 3, LAST))
+
+
+def of_two() -> Log:
+    """Return the log of a group of two members in epoch 3, which is complete."""
+    log = of_one()
+    of_bo(log)
     log.read()
     return log
 

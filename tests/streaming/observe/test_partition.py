@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.errors import CorruptState
-from coordinator.outputs import AssignmentChanged, ObservationBegan, Published, Rejected
+from coordinator.outputs import ObservationBegan, Published, Rejected, TopicNamed
 from streaming.observe.partition import REJECTED_MAX, Partition, Span
 from streaming.observe.schemas import Kind
 from streaming.observe.state import DEFLATED_FROM_BYTES, ENDED_MAX, Row, Stored, from_bytes, unpack_group
@@ -179,11 +179,9 @@ def test_id_stands_for_a_name_until_the_name_is_known() -> None:
     log.read(NAMED)
     assert log.partition.names.unnamed == {}
     assert groups(log.outputs)[-1].members[0].assigned == ALL
-    (changed,) = events(log.outputs[-2:], AssignmentChanged)
-    assert [(h.topic, h.before, h.after) for h in changed.handovers[::4]] == [
-        (ORDERS_TEXT, "A", None),
-        ("orders", None, "A"),
-    ]
+    (named,) = events(log.outputs[-2:])
+    assert isinstance(named, TopicNamed)
+    assert (named.topic_id, named.topic) == (ORDERS_TEXT, "orders")
 
 
 def test_commit_names_the_id_of_its_topic() -> None:

@@ -8,7 +8,7 @@ from streaming.views.text import clock
 from streaming.views.why import Why, why
 from streaming.wire.records import OutputTopics, to_row
 from tests.streaming.observe.log import Log
-from tests.streaming.observe.test_consumers import of_two
+from tests.streaming.observe.test_consumers import NAMED, founding, of_bo, of_two
 from tests.streaming.observe.writing import classic, commit, founded, member
 from tests.streaming.views.observing import member_id
 
@@ -123,6 +123,23 @@ def test_a_group_of_the_consumer_protocol_has_a_real_duration_and_its_epochs() -
     )
     assert answer.details[0] == f"Group epoch 3 at {clock(3_000)}: member joined (B)."
     assert [each.group_epoch for each in answer.epochs] == [3]
+
+
+def test_names_of_topics_that_come_late_move_no_partition() -> None:
+    """Before, the events have the id of the topic. All that is shown has the name."""
+    log = Log().append(1_000, *founding())
+    log.read()
+    of_bo(log)
+    log.read(NAMED)
+    views = views_of(log)
+    group = views.groups["m"]
+    answer = why(group)
+    assert answer is not None
+    assert answer.what.endswith(": 2 partitions changed hands among 2 members.")
+    owners = [answers.owner(views, group, "orders", 2, at_ms).owner for at_ms in (2_000, 7_000)]
+    assert [each and each.member_id for each in owners] == ["A", "B"]
+    assert owners[0] is not None
+    assert (owners[0].from_ms, owners[0].to_ms) == (1_000, 5_000)
 
 
 def test_a_restart_in_one_record_has_no_time(log: Log) -> None:
