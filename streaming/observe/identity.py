@@ -84,7 +84,7 @@ def _read(written: bytes, path: str) -> ObservedIdentity:
     try:
         found = msgspec.json.decode(written, type=ObservedIdentity)
     except msgspec.MsgspecError as error:
-        raise CheckpointMismatch(f"{path} cannot be read ({error}): restore it from a back-up.") from None
+        raise checkpoint.not_an_identity(written, path, error) from None
     if found.checksum != _checksum(msgspec.json.decode(written)):
         raise CheckpointMismatch(f"{path} cannot be read (it fails its checksum): restore it from a back-up.")
     return found

@@ -192,6 +192,25 @@ def _differences(found: Identity, wanted: Identity) -> list[str]:
     return sorted(differences)
 
 
+OF_AN_OBSERVER, OF_A_COORDINATOR = "source_partitions", "secret"
+"""Fields that only the identity of an observer's checkpoint has, and only that of a coordinator's."""
+
+
+def not_an_identity(written: bytes, path: str, error: Exception) -> CheckpointMismatch:
+    """Return the error for an identity of the wrong form: it may be that of the other query."""
+    try:
+        fields = dict(msgspec.json.decode(written))
+    except (msgspec.MsgspecError, TypeError, ValueError):
+        fields = {}
+    if OF_AN_OBSERVER in fields:
+        return CheckpointMismatch(
+            f"{path} is that of `coordinator observe`, whose groups are on its topics: name a coordinator's checkpoint."
+        )
+    if OF_A_COORDINATOR in fields:
+        return CheckpointMismatch(f"{path} is that of `coordinator run`: start with another observe_checkpoint.")
+    return CheckpointMismatch(f"{path} cannot be read ({error}): restore it from a back-up.")
+
+
 def read_identity(spark: SparkSession, folder: str) -> Identity | None:
     """Return the identity of a checkpoint; None if the checkpoint has none.
 
@@ -205,7 +224,7 @@ def read_identity(spark: SparkSession, folder: str) -> Identity | None:
         written = read_file(spark, path)
         found = msgspec.json.decode(written, type=Identity)
     except msgspec.MsgspecError as error:
-        raise CheckpointMismatch(f"{path} cannot be read ({error}): restore it from a back-up.") from None
+        raise not_an_identity(written, path, error) from None
     if found.checksum and found.checksum != _checksum(msgspec.json.decode(written)):
         raise CheckpointMismatch(f"{path} cannot be read (it fails its checksum): restore it from a back-up.")
     return found
