@@ -27,7 +27,7 @@ from streaming.observe.inference import Difference, because, difference
 from streaming.observe.names import id_text
 from streaming.observe.publishing import CONSUMER, PUBLISHED_MEMBERS_FREE, Publisher, owners_of, state_of
 from streaming.observe.schemas import Kind
-from streaming.observe.state import AWAY_EPOCH, REASONS_MAX, Change, Group, Member, Owned
+from streaming.observe.state import AWAY_EPOCH, REASONS_MAX, Change, Group, Member, Owned, Reason
 
 RECORDED = "recorded"
 
@@ -263,9 +263,13 @@ class _Run:
 
     def _wait_for_epoch(self, found: Difference) -> None:
         """Note the causes of the next epoch. It comes in the same run or, for a pattern, in a later one."""
-        causes = [because(ObservedCause.PROTOCOL_UPGRADED)] if self.is_upgrade else []
+        joined, causes = list(found.joined), list[Reason]()
+        if self.is_upgrade:
+            first = next((member for member in joined if not member.is_classic), None)
+            causes.append(because(ObservedCause.PROTOCOL_UPGRADED, first))
+            joined = [member for member in joined if member is not first]
         causes += [because(ObservedCause.MEMBER_GONE, member) for member in found.gone]
-        causes += [because(ObservedCause.MEMBER_JOINED, member) for member in found.joined]
+        causes += [because(ObservedCause.MEMBER_JOINED, member) for member in joined]
         causes += [because(ObservedCause.METADATA_CHANGED, member) for member in self.changed]
         self.group.waiting = [*self.group.waiting, *causes][:REASONS_MAX]
 

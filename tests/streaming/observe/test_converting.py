@@ -44,8 +44,7 @@ def test_upgrade_is_no_end_of_the_group() -> None:
     assert told(log.read()) == [
         "!! 9000 group_converted group_type=consumer generation_before=1",
         "!! 9000 member_joined member_id=c3",
-        "!! 9000 rebalance_started cause=protocol_upgraded how_known=recorded",
-        "!! 9000 rebalance_started cause=member_joined member_id=c3 how_known=recorded",
+        "!! 9000 rebalance_started cause=protocol_upgraded member_id=c3 how_known=recorded",
         "=> consumer Reconciling 2 c1 0,1;  c2 2,3;  c3 nothing",
     ]
     (first, _, new) = groups(log.outputs)[-1].members
