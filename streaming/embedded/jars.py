@@ -83,7 +83,7 @@ def fetch(bundle: Bundle, *, cache_dir: Path | None = None, report: Report | Non
 def default_cache_dir() -> Path:
     """Return the folder for jars if the caller gives none."""
     chosen = os.environ.get(CACHE_VARIABLE)
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("kafka-group-coordinator"))
+    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("groupcoord"))
 
 
 def read_lock(bundle: Bundle) -> dict[str, str]:
