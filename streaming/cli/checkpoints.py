@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from streaming.cli.extras import require
 from streaming.cli.options import Format, Master
 from streaming.config.settings import Settings
 
@@ -16,6 +17,7 @@ Output = Annotated[Format, typer.Option("--output", "-o", help="Sentences, or on
 @app.command("inspect")
 def inspect_checkpoint(folder: Folder, output: Output = Format.text, master: Master = None) -> None:
     """Show the groups, members, offsets, deadlines and versions of each shard. JSON contains every group."""
+    require("coordinator")
     from streaming.cli.checkpoint import inspect
 
     typer.echo(inspect(Settings.load(checkpoint=folder, master=master), as_json=output is Format.json))
@@ -24,6 +26,7 @@ def inspect_checkpoint(folder: Folder, output: Output = Format.text, master: Mas
 @app.command("verify")
 def verify_checkpoint(folder: Folder, output: Output = Format.text, master: Master = None) -> None:
     """Check that all of a checkpoint can be read: identity, plans without a gap, every group. Exits 1 if not."""
+    require("coordinator")
     from streaming.cli.checkpoint import verify as verified
 
     told, is_wrong = verified(Settings.load(checkpoint=folder, master=master), as_json=output is Format.json)
@@ -43,6 +46,7 @@ def replan_checkpoint(
     master: Master = None,
 ) -> None:
     """Set aside the plan of a batch that cannot run, so that the next start makes a new plan."""
+    require("coordinator")
     from streaming.query.replan import replan
 
     settings = Settings.load(checkpoint=folder, master=master)

@@ -15,6 +15,7 @@ from streaming import __version__
 from streaming.cli.access import app as access
 from streaming.cli.checkpoints import app as checkpoints
 from streaming.cli.export import export
+from streaming.cli.extras import require
 from streaming.cli.groups import app as groups
 from streaming.cli.groups import watch
 from streaming.cli.observing import acls, observe
@@ -106,6 +107,7 @@ def up(
     ready_file: ReadyFile = None,
 ) -> None:
     """Run a broker, the topics, the query, a gateway, a dashboard and a demo on this machine, until Ctrl-C."""
+    require("all")
     from streaming.cli.service import run_embedded
 
     run_embedded(data, port, gateway_port, dashboard_port, demo=demo, observe=observe, ready_file=ready_file, tell=tell)
@@ -125,6 +127,7 @@ def run(
 
     A failed query prints the reason. Exits 1 if another start may succeed, 78 if an operator must correct something.
     """
+    require("coordinator")
     from streaming.cli.service import run_query
 
     settings = Settings.load(
@@ -171,6 +174,7 @@ def gateway(
 
     Use its address as bootstrap.servers. This coordinator serves the group requests, the brokers all others.
     """
+    require("gateway")
     from streaming.cli.service import run_gateway
 
     settings = Settings.load(
@@ -210,6 +214,7 @@ def dashboard(
 
     It reads the output topics and writes nothing. It has no password: each client that reaches the port sees all data.
     """
+    require("page")
     from streaming.cli.service import run_dashboard
 
     settings = Settings.load(
@@ -221,6 +226,7 @@ def dashboard(
 @app.command()
 def broker(data: Data = None, port: Port = None, ready_file: ReadyFile = None) -> None:
     """Run the embedded broker alone, until Ctrl-C."""
+    require("coordinator")
     from streaming.cli.service import run_broker
 
     run_broker(data, port, ready_file=ready_file, tell=tell)
@@ -229,6 +235,7 @@ def broker(data: Data = None, port: Port = None, ready_file: ReadyFile = None) -
 @app.command()
 def prepare() -> None:
     """Download all jars, and make the class archive that halves the time of Spark's start. It takes a minute, once."""
+    require("coordinator")
     from streaming.cli.prepare import prepare as made
 
     typer.echo(made(tell))
