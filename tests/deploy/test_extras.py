@@ -110,8 +110,8 @@ def test_a_start_says_which_package_shadows_ours(words: tuple[str, ...], tmp_pat
     done = run(START, *words, path=tmp_path)
     assert done.stderr == (
         f"Another package named streaming, at {other}, shadows groupcoord's: install groupcoord in a virtual"
-        " environment of its own, or uninstall the other distribution (mosaicml-streaming has a package of this name) and install"
-        " groupcoord again.\n"
+        " environment of its own, or uninstall the other distribution (mosaicml-streaming has a package of this name)"
+        " and install groupcoord again.\n"
     )
     assert (done.returncode, done.stdout) == (Exit.NEEDS_A_PERSON, "")
 
