@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 REPORT_EVERY_S = 5.0
 
+_FOUND = re.compile(r"found (\S+)")  # Ivy first looks up every module, which may take longer than the jars
 _STARTED = re.compile(r"downloading \S*?([^/\s]+\.jar)\b")
 
 
@@ -23,17 +24,19 @@ class Download:
     def __init__(self, jars: int) -> None:
         self.jars = jars
         self.done = 0
-        self.current = ""
+        self.step = ""
 
     def read(self, line: str) -> None:
         """Update the progress from a line of Ivy's output."""
-        if started := _STARTED.search(line):
-            self.current = started[1]
+        if found := _FOUND.match(line):
+            self.step = f"found {found[1]}"
+        elif started := _STARTED.match(line):
+            self.step = f"downloading {started[1]}"
         elif line.startswith("[SUCCESSFUL"):
             self.done = min(self.done + 1, self.jars)
 
     def __str__(self) -> str:
-        now = f"; downloading {self.current}" if self.current and self.done < self.jars else ""
+        now = f"; {self.step}" if self.step and self.done < self.jars else ""
         return f"{self.done} of {self.jars} jars have been downloaded{now}."
 
 
@@ -74,6 +77,6 @@ def _bar(download: Download, console: Console) -> Iterator[Callable[[str], None]
 
         def read(line: str) -> None:
             download.read(line)
-            progress.update(task, completed=download.done, description=download.current)
+            progress.update(task, completed=download.done, description=download.step)
 
         yield read
