@@ -1,14 +1,14 @@
 # The coordinator, its gateway, and Spark to run them on:
-#   docker build --tag kafka-group-coordinator:0.1.0 .
+#   docker build --tag groupcoord:0.1.0 .
 # No setting and no secret is in it: give COORDINATOR_... variables, or a file and its name in COORDINATOR_CONFIG.
 
 FROM python:3.11.14-slim-bookworm AS build
 WORKDIR /src
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml constraints.txt README.md LICENSE groupcoord.py ./
 COPY coordinator coordinator
 COPY streaming streaming
 RUN python -m venv /opt/coordinator \
- && /opt/coordinator/bin/pip install --no-cache-dir --constraint constraints.txt .
+ && /opt/coordinator/bin/pip install --no-cache-dir --constraint constraints.txt '.[all]'
 
 FROM python:3.11.14-slim-bookworm
 # Debian keeps one version of each package, the mended one

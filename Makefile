@@ -55,7 +55,7 @@ cluster-test: $(READY)  ## a standalone cluster whose executor, worker and drive
 	@$(BIN)/python -m tests.benchmarks.scaling
 
 mutants: $(READY)  ## change the core in 6,400 small ways, and count what the tests notice: some 45 minutes
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutants]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,mutants]'
 	@$(BIN)/mutmut run
 	@$(BIN)/mutmut results
 
@@ -63,7 +63,7 @@ pictures: $(READY)  ## the pictures of the documents, taken of the demo in a bro
 	@$(BIN)/python -m tests.pictures
 
 docs: $(READY)  ## the pages as a site in build/docs; a warning is an error
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,docs]'
 	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet --builder html docs build/docs
 	@echo "Open build/docs/index.html"
 
@@ -82,6 +82,6 @@ $(READY): pyproject.toml constraints.txt
 		"Python 3.11 or newer is needed; name it: make PYTHON=python3.11 (this is %d.%d)" % sys.version_info[:2])'
 	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot make a virtual environment: install its venv package."; exit 1; }
 	@echo "Installing packages (once; a few minutes)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
 	@$(BIN)/coordinator prepare >/dev/null || echo "Going on without; Spark takes longer to start."
 	@touch $@

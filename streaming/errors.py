@@ -27,6 +27,8 @@
     │ streaming.cli.changing
     ├── NotConfirmed        The change was not confirmed
     ├── Ambiguous           A name means several members
+    │ streaming.cli.extras
+    ├── ExtraMissing        The command needs an extra that is not installed
     │ streaming.cli.prepare
     ├── NoArchive           The class archive could not be made. The coordinator runs without it, but starts more slowly
     │ streaming.cli.properties

@@ -10,9 +10,9 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from importlib.metadata import version
 from typing import Any
 
+from streaming import __version__
 from streaming.errors import Exit, UserError
 from streaming.logs import LogFormat, set_up, tell_failure
 
@@ -80,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
     )
     for flag, form, text in FLAGS:
         made.add_argument(flag, help=text, **form)
-    made.add_argument("--version", action="version", version=version("kafka-group-coordinator"))
+    made.add_argument("--version", action="version", version=__version__)
     return made
 
 

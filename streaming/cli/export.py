@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from streaming.cli.extras import require
 from streaming.cli.options import BootstrapServers, TopicPrefix
 from streaming.config.settings import Settings
 from streaming.logs import tell
@@ -26,6 +27,7 @@ def export(
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Write the history to events.parquet, groups.parquet and offsets.parquet, as far back as the topics go."""
+    require("coordinator")
     from streaming.history.export import export as exported
 
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)

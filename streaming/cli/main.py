@@ -11,8 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
+from streaming import __version__
 from streaming.cli.access import app as access
+from streaming.cli.checkpoints import app as checkpoints
 from streaming.cli.export import export
+from streaming.cli.extras import require
 from streaming.cli.groups import app as groups
 from streaming.cli.groups import watch
 from streaming.cli.observing import acls, observe
@@ -21,6 +24,7 @@ from streaming.cli.options import (
     BootstrapServers,
     Checkpoint,
     Data,
+    Format,
     HealthPort,
     Master,
     Port,
@@ -44,6 +48,7 @@ app = typer.Typer(
 
 
 app.add_typer(access)
+app.add_typer(checkpoints)
 app.add_typer(groups)
 app.add_typer(offsets)
 app.add_typer(policy)
@@ -61,6 +66,13 @@ def main() -> None:
         sys.exit(Exit.INTERRUPTED)
 
 
+def _show_version(is_asked: bool) -> None:
+    """Print the version and exit, if it is asked for."""
+    if is_asked:
+        typer.echo(f"groupcoord {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def common(
     verbose: Annotated[
@@ -69,6 +81,9 @@ def common(
     log_format: Annotated[
         LogFormat, typer.Option(envvar=FORMAT_VARIABLE, help="Log lines as text, or as one JSON object per line.")
     ] = LogFormat.text,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     """Set up logging for every command."""
     set_up(log_format, is_verbose=verbose)
@@ -92,6 +107,7 @@ def up(
     ready_file: ReadyFile = None,
 ) -> None:
     """Run a broker, the topics, the query, a gateway, a dashboard and a demo on this machine, until Ctrl-C."""
+    require("all")
     from streaming.cli.service import run_embedded
 
     run_embedded(data, port, gateway_port, dashboard_port, demo=demo, observe=observe, ready_file=ready_file, tell=tell)
@@ -111,6 +127,7 @@ def run(
 
     A failed query prints the reason. Exits 1 if another start may succeed, 78 if an operator must correct something.
     """
+    require("coordinator")
     from streaming.cli.service import run_query
 
     settings = Settings.load(
@@ -157,6 +174,7 @@ def gateway(
 
     Use its address as bootstrap.servers. This coordinator serves the group requests, the brokers all others.
     """
+    require("gateway")
     from streaming.cli.service import run_gateway
 
     settings = Settings.load(
@@ -196,6 +214,7 @@ def dashboard(
 
     It reads the output topics and writes nothing. It has no password: each client that reaches the port sees all data.
     """
+    require("page")
     from streaming.cli.service import run_dashboard
 
     settings = Settings.load(
@@ -207,6 +226,7 @@ def dashboard(
 @app.command()
 def broker(data: Data = None, port: Port = None, ready_file: ReadyFile = None) -> None:
     """Run the embedded broker alone, until Ctrl-C."""
+    require("coordinator")
     from streaming.cli.service import run_broker
 
     run_broker(data, port, ready_file=ready_file, tell=tell)
@@ -215,6 +235,7 @@ def broker(data: Data = None, port: Port = None, ready_file: ReadyFile = None) -
 @app.command()
 def prepare() -> None:
     """Download all jars, and make the class archive that halves the time of Spark's start. It takes a minute, once."""
+    require("coordinator")
     from streaming.cli.prepare import prepare as made
 
     typer.echo(made(tell))
@@ -271,13 +292,6 @@ def request(
 app.command()(watch)
 
 
-class Format(StrEnum):
-    """The formats of results."""
-
-    text = "text"
-    json = "json"
-
-
 @app.command()
 def verify(
     groups: Annotated[list[str] | None, typer.Argument(help="Only these groups.", show_default=False)] = None,
@@ -297,49 +311,6 @@ def verify(
     typer.echo(json.dumps(report.to_json(), indent=2) if output is Format.json else str(report))
     if report.findings:
         raise typer.Exit(1)
-
-
-checkpoints = typer.Typer(help="Inspect, verify or repair a checkpoint while no coordinator runs on it.")
-app.add_typer(checkpoints, name="checkpoint")
-
-Folder = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpoint folder of `coordinator run`.")]
-Output = Annotated[Format, typer.Option("--output", "-o", help="Sentences, or one JSON object.")]
-
-
-@checkpoints.command("inspect")
-def inspect_checkpoint(folder: Folder, output: Output = Format.text, master: Master = None) -> None:
-    """Show the groups, members, offsets, deadlines and versions of each shard. JSON contains every group."""
-    from streaming.cli.checkpoint import inspect
-
-    typer.echo(inspect(Settings.load(checkpoint=folder, master=master), as_json=output is Format.json))
-
-
-@checkpoints.command("verify")
-def verify_checkpoint(folder: Folder, output: Output = Format.text, master: Master = None) -> None:
-    """Check that all of a checkpoint can be read: identity, plans without a gap, every group. Exits 1 if not."""
-    from streaming.cli.checkpoint import verify as verified
-
-    told, is_wrong = verified(Settings.load(checkpoint=folder, master=master), as_json=output is Format.json)
-    typer.echo(told)
-    if is_wrong:
-        raise typer.Exit(1)
-
-
-@checkpoints.command("replan")
-def replan_checkpoint(
-    folder: Folder,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
-    stopped: Annotated[
-        bool,
-        typer.Option("--stopped", help="Confirm that no coordinator runs on it, for a checkpoint on another machine."),
-    ] = False,
-    master: Master = None,
-) -> None:
-    """Set aside the plan of a batch that cannot run, so that the next start makes a new plan."""
-    from streaming.query.replan import replan
-
-    settings = Settings.load(checkpoint=folder, master=master)
-    typer.echo(replan(settings, is_dry_run=dry_run, is_stopped=stopped))
 
 
 class Schema(StrEnum):

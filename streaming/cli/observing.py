@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from streaming.cli.extras import require
 from streaming.cli.options import (
     BootstrapServers,
     Checkpoint,
@@ -40,6 +41,7 @@ def observe(
 
     Exits 1 if another start may succeed, 78 if an operator must correct something.
     """
+    require("coordinator")
     from streaming.cli.service import run_observer
 
     settings = Settings.load(

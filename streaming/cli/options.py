@@ -37,3 +37,10 @@ class GroupOrder(StrEnum):
     lag = "lag"
     members = "members"
     rebalances = "rebalances"
+
+
+class Format(StrEnum):
+    """The formats of results."""
+
+    text = "text"
+    json = "json"

@@ -1,5 +1,8 @@
 """Commands that run until a signal stops them: the query, the broker, a gateway, the dashboard, or all of them
-together."""
+together.
+
+A function imports the parts that it runs, since an installation may have only the packages of one of them.
+"""
 
 import contextlib
 import gc
@@ -11,24 +14,21 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 
 from streaming.config.principals import OPEN_SAID
 from streaming.config.settings import Settings
 from streaming.config.values import is_loopback
-from streaming.dashboard import Dashboard
 from streaming.embedded import Broker
 from streaming.errors import UserError
-from streaming.gateway import Gateway
-from streaming.health import Listener
-from streaming.kafka.pulse import Pulse
-from streaming.observe.health import ObserverHealth
-from streaming.observe.observer import Observer
-from streaming.observe.source import have_source_made
-from streaming.query.coordinator import Coordinator
-from streaming.query.health import QueryHealth
+
+if TYPE_CHECKING:
+    from streaming.dashboard import Dashboard
+    from streaming.gateway import Gateway
+    from streaming.observe.observer import Observer
+    from streaming.query.coordinator import Coordinator
 
 Tell = Callable[[str], None]
 
@@ -67,6 +67,8 @@ def run_observer(settings: Settings, *, ready_file: Path | None, tell: Tell) -> 
     Raises:
         UserError: The query could not start, or it failed.
     """
+    from streaming.observe.observer import Observer
+
     observer = Observer(settings, tell)
     _stop_on_signals(observer.ask_to_stop)
     with _observing(observer):
@@ -80,10 +82,13 @@ def run_observer(settings: Settings, *, ready_file: Path | None, tell: Tell) -> 
 
 
 @contextlib.contextmanager
-def _observing(observer: Observer) -> Iterator[None]:
+def _observing(observer: "Observer") -> Iterator[None]:
     settings = observer.settings
     listener: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
     if settings.health_port is not None:
+        from streaming.health import Listener
+        from streaming.observe.health import ObserverHealth
+
         listener = Listener(settings.health_host, settings.health_port, ObserverHealth(observer))
     with listener:
         try:
@@ -110,6 +115,8 @@ def run_gateway(settings: Settings, *, ready_file: Path | None, tell: Tell) -> N
     Raises:
         UserError: The gateway could not start.
     """
+    from streaming.gateway import Gateway
+
     stopping = threading.Event()
     gc.set_threshold(GARBAGE_AFTER)
     with Gateway(settings, tell) as gateway:
@@ -131,6 +138,8 @@ def run_dashboard(settings: Settings, *, observe: Collection[str] = (), ready_fi
     Raises:
         UserError: The dashboard could not start.
     """
+    from streaming.dashboard import Dashboard
+
     stopping = threading.Event()
     with Dashboard(settings, tell, observe) as dashboard:
         _stop_on_signals(stopping.set)
@@ -155,6 +164,9 @@ def run_embedded(
 ) -> None:
     """Run broker, topics, query, gateway, dashboard and optionally the demo and the observer until a signal ends
     them."""
+    from streaming.dashboard import Dashboard
+    from streaming.gateway import Gateway
+
     with _folder(data) as folder, Broker(folder / "broker", port=port, report=tell) as broker:
         settings = settings_of(
             broker,
@@ -186,7 +198,9 @@ def settings_of(broker: Broker, **flags: object) -> Settings:
 
 
 @contextlib.contextmanager
-def _running(settings: Settings, tell: Tell) -> Iterator[Coordinator]:
+def _running(settings: Settings, tell: Tell) -> Iterator["Coordinator"]:
+    from streaming.query.coordinator import Coordinator
+
     coordinator = Coordinator(settings, tell)
     with _telling_health(coordinator):
         try:
@@ -197,11 +211,15 @@ def _running(settings: Settings, tell: Tell) -> Iterator[Coordinator]:
 
 
 @contextlib.contextmanager
-def _telling_health(coordinator: Coordinator) -> Iterator[None]:
+def _telling_health(coordinator: "Coordinator") -> Iterator[None]:
     settings = coordinator.settings
     if settings.health_port is None:
         yield
         return
+    from streaming.health import Listener
+    from streaming.kafka.pulse import Pulse
+    from streaming.query.health import QueryHealth
+
     with (
         Pulse.of(settings, coordinator.tallies) as pulse,
         Listener(settings.health_host, settings.health_port, QueryHealth(coordinator, pulse)),
@@ -212,7 +230,9 @@ def _telling_health(coordinator: Coordinator) -> Iterator[None]:
 class _Observing:
     """The observer beside the coordinator's query, in the same Java process. If it fails, it stops the query."""
 
-    def __init__(self, settings: Settings, coordinator: Coordinator) -> None:
+    def __init__(self, settings: Settings, coordinator: "Coordinator") -> None:
+        from streaming.observe.observer import Observer
+
         self.settings = settings.observing()
         self._coordinator = coordinator
         self._observer = Observer(self.settings)
@@ -220,6 +240,8 @@ class _Observing:
         self._thread = threading.Thread(target=self._watch, name="observer")
 
     def __enter__(self) -> Self:
+        from streaming.observe.source import have_source_made
+
         have_source_made(self.settings)
         try:
             self._observer.start()
@@ -246,7 +268,7 @@ class _Observing:
 class _Demo:
     """The demo, in a thread beside the query. If the demo fails, it stops the query, and the exit raises its error."""
 
-    def __init__(self, settings: Settings, coordinator: Coordinator) -> None:
+    def __init__(self, settings: Settings, coordinator: "Coordinator") -> None:
         self._settings, self._coordinator = settings, coordinator
         self._over = threading.Event()
         self._failure: Exception | None = None
@@ -272,7 +294,7 @@ class _Demo:
 
 
 def _show_addresses(
-    settings: Settings, gateway: Gateway, dashboard: Dashboard, tell: Tell, observed: Settings | None
+    settings: Settings, gateway: "Gateway", dashboard: "Dashboard", tell: Tell, observed: Settings | None
 ) -> None:
     prefix = observed.topic_prefix if observed else ""
     of_brokers = (
@@ -305,8 +327,8 @@ def _folder(data: Path | None) -> Iterator[Path]:
 def _write_ready_file(
     ready_file: Path | None,
     settings: Settings,
-    gateway: Gateway | None = None,
-    dashboard: Dashboard | None = None,
+    gateway: "Gateway | None" = None,
+    dashboard: "Dashboard | None" = None,
     observed: Settings | None = None,
     *,
     is_alone: bool = False,

@@ -22,7 +22,6 @@ from streaming.client.consumer_protocol.data import ConsumerProtocolConfig
 from streaming.client.plans import SETTING, resolve
 from streaming.client.strategies import Strategy
 from streaming.client.transport import Transport
-from streaming.config.principals import keys_in
 from streaming.wire.signing import Signer, Signing
 
 _KAFKAS: Mapping[str, Any] = KafkaConsumer.DEFAULT_CONFIG
@@ -143,6 +142,10 @@ class ClientConfig(Struct, frozen=True):
         """
         if (file := self.group["access_key_file"]) is None:
             return None
+        from streaming.config.principals import (
+            keys_in,
+        )  # it loads pydantic, which takes 0.1 s that most members need not
+
         try:
             keys = tuple(key.get_secret_value().encode() for key in keys_in(file))
         except ValueError as error:

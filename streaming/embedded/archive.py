@@ -13,7 +13,7 @@ _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 def folder() -> Path:
     """Return the folder of the archives: beside the packages that they are made from, so it is removed with them."""
-    return Path(sys.prefix) / "share" / "kafka-group-coordinator"
+    return Path(sys.prefix) / "share" / "groupcoord"
 
 
 def find() -> Path | None:

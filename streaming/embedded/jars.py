@@ -21,13 +21,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
+from rich.console import Console
 
 from streaming.embedded.java import find_java
+from streaming.embedded.progress import Download, shown
 from streaming.errors import JarsUnavailable
+from streaming.logs import are_json
 
 CACHE_VARIABLE = "COORDINATOR_CACHE_DIR"
 RESOLVE_WAIT_S = 900.0  # 45 MB over a slow connection
-REPORT_EVERY_JARS = 10
 
 Report = Callable[[str], None]
 
@@ -59,7 +61,8 @@ def fetch(bundle: Bundle, *, cache_dir: Path | None = None, report: Report | Non
 
     Args:
         cache_dir: The folder for jars; `COORDINATOR_CACHE_DIR` or the user's cache folder unless given.
-        report: Called with a sentence about each download; not called if all jars are there.
+        report: Called with a sentence about each download, and about its progress unless standard error is a terminal,
+            which gets a bar; not called if all jars are there. Without it, nothing is shown.
 
     Raises:
         JarsUnavailable: a jar could not be downloaded, is not in the lock, or differs from the lock.
@@ -71,7 +74,8 @@ def fetch(bundle: Bundle, *, cache_dir: Path | None = None, report: Report | Non
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if missing := _missing(lock, folder):
-            _download(bundle, lock, missing, folder, say)
+            console = Console(stderr=True) if report and not are_json() else None
+            _download(bundle, lock, missing, folder, say, console)
     except OSError as error:
         raise JarsUnavailable(
             f"The jars of {bundle.purpose} cannot be stored in {folder} ({error.strerror})."
@@ -83,7 +87,7 @@ def fetch(bundle: Bundle, *, cache_dir: Path | None = None, report: Report | Non
 def default_cache_dir() -> Path:
     """Return the folder for jars if the caller gives none."""
     chosen = os.environ.get(CACHE_VARIABLE)
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("kafka-group-coordinator"))
+    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("groupcoord"))
 
 
 def read_lock(bundle: Bundle) -> dict[str, str]:
@@ -103,11 +107,15 @@ def _folder(bundle: Bundle, cache_dir: Path) -> Path:
     return cache_dir / "jars" / f"{bundle.name}-{_sha256(bundle.lock_file)[:12]}"
 
 
-def _download(bundle: Bundle, lock: Mapping[str, str], missing: list[str], folder: Path, say: Report) -> None:
+def _download(
+    bundle: Bundle, lock: Mapping[str, str], missing: list[str], folder: Path, say: Report, console: Console | None
+) -> None:
     """Resolve the bundle beside its folder, check the result, and move the missing jars into the folder."""
     say(f"Downloading the jars of {bundle.purpose} ({len(missing)} files) into {folder}. This is done once.")
     with tempfile.TemporaryDirectory(dir=folder, prefix="download-") as scratch:
-        _check_all(_resolve(bundle, Path(scratch), folder, say), lock, bundle)
+        with shown(Download(len(lock)), say, console) as progress:
+            jars = _resolve(bundle, Path(scratch), folder, progress)
+        _check_all(jars, lock, bundle)
         for name in missing:
             os.replace(Path(scratch) / name, folder / name)
 
@@ -134,8 +142,11 @@ def _check_all(jars: list[Path], lock: Mapping[str, str], bundle: Bundle) -> Non
         )
 
 
-def _resolve(bundle: Bundle, scratch: Path, folder: Path, say: Report) -> list[Path]:
+def _resolve(bundle: Bundle, scratch: Path, folder: Path, progress: Report) -> list[Path]:
     """Download the bundle's jars into `scratch` with Ivy, and return them sorted by name.
+
+    Args:
+        progress: Called with each line of Ivy's output.
 
     Raises:
         JarsUnavailable: ivy failed; names its cause, and `folder`, where jars may be put by hand.
@@ -150,7 +161,7 @@ def _resolve(bundle: Bundle, scratch: Path, folder: Path, say: Report) -> list[P
         bound = threading.Timer(RESOLVE_WAIT_S, ivy.kill)
         bound.start()
         try:
-            lines = _read(ivy, say)
+            lines = _read(ivy, progress)
         finally:
             bound.cancel()
     if ivy.returncode != 0:
@@ -174,16 +185,13 @@ def _ivy() -> Path:
     )
 
 
-def _read(ivy: subprocess.Popen[str], say: Report) -> list[str]:
-    """Return Ivy's output, and report the progress every `REPORT_EVERY_JARS` jars."""
+def _read(ivy: subprocess.Popen[str], progress: Report) -> list[str]:
+    """Return Ivy's output, after giving each line to `progress`."""
     assert ivy.stdout is not None
-    lines, done = [], 0
+    lines = []
     for line in ivy.stdout:
         lines.append(line.strip())
-        if lines[-1].startswith("[SUCCESSFUL"):
-            done += 1
-            if done % REPORT_EVERY_JARS == 0:
-                say(f"{done} jars downloaded.")
+        progress(lines[-1])
     return lines
 
 

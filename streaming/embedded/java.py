@@ -10,12 +10,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from streaming.embedded.java_packages import install_command_here
 from streaming.errors import JavaMissing
 
 RELEASE_MIN = 17  # Spark 4 and Kafka 4 brokers need at least this release
 VERSION_WAIT_S = 30.0  # a cold JVM on a busy machine
-
-_ADVICE = f"install Java {RELEASE_MIN} or newer, or set JAVA_HOME to the folder of one"
 
 
 def find_java() -> Path:
@@ -28,21 +27,21 @@ def find_java() -> Path:
     java = _in_home(home) if home else _on_path()
     release = _release(java)
     if release < RELEASE_MIN:
-        raise JavaMissing(f"Java {release} at {java} is too old: {_ADVICE}.")
+        raise JavaMissing(f"Java {release} at {java} is too old: {_advice()}.")
     return java
 
 
 def _in_home(home: str) -> Path:
     java = shutil.which("java", path=str(Path(home) / "bin"))
     if java is None:
-        raise JavaMissing(f"JAVA_HOME is {home}, which has no bin/java: {_ADVICE}, or unset it to use PATH.")
+        raise JavaMissing(f"JAVA_HOME is {home}, which has no bin/java: {_advice()}, or unset it to use PATH.")
     return Path(java)
 
 
 def _on_path() -> Path:
     java = shutil.which("java")
     if java is None:
-        raise JavaMissing(f"Java was not found: {_ADVICE}.")
+        raise JavaMissing(f"Java was not found: {_advice()}.")
     return Path(java)
 
 
@@ -51,8 +50,14 @@ def _release(java: Path) -> int:
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=VERSION_WAIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise JavaMissing(f"{java} does not run ({error}): {_ADVICE}.") from error
+        raise JavaMissing(f"{java} does not run ({error}): {_advice()}.") from error
     found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
     if found is None:
-        raise JavaMissing(f"{java} does not print its version: {_ADVICE}.")
+        raise JavaMissing(f"{java} does not print its version: {_advice()}.")
     return int(found[1])
+
+
+def _advice() -> str:
+    command = install_command_here()
+    here = f", on this system with `{command}`," if command else ","
+    return f"install Java {RELEASE_MIN} or newer{here} or set JAVA_HOME to the folder of one"

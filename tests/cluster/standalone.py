@@ -148,7 +148,7 @@ def submit(
     command = [
         *(SPARK / "bin" / "spark-submit", "--master", master, *options, *arguments),
         *("--jars", ",".join(map(str, fetch(CONNECTOR))), "--py-files", code),
-        *(ROOT / "streaming" / "cli" / "main.py", "-v", "run", "--ready-file", ready_file),
+        *(ROOT / "groupcoord.py", "-v", "run", "--ready-file", ready_file),
     ]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("COORDINATOR_", "PYTHON"))}
     with log_file.open("wb") as log:

@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import kubernetes_validate
@@ -12,6 +11,7 @@ import pytest
 import trustme
 import typer
 
+from streaming import __version__
 from streaming.cli.main import app
 from streaming.config.settings import CONFIG_FILE_VARIABLE, Settings
 from streaming.embedded.jars import CACHE_VARIABLE
@@ -23,8 +23,7 @@ from tests.deploy.reading import BASE, DEPLOY, EXECUTORS, ROOT, UNITS, Started
 from tests.tools import needs
 
 STARTED = list(reading.started())
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-IMAGE = f"kafka-group-coordinator:{VERSION}"
+IMAGE = f"groupcoord:{__version__}"
 
 VARIABLES = {f"COORDINATOR_{name.upper()}" for name in Settings.model_fields}
 VARIABLES |= {CONFIG_FILE_VARIABLE, FORMAT_VARIABLE, CACHE_VARIABLE}

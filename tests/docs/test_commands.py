@@ -23,6 +23,7 @@ PLACEHOLDERS = re.compile(r"\[[^\]]*\]|\.\.\.|'[^']*'")
 OF_OTHERS = {
     "--conf", "--packages", "--py-files", "--archives", "--jars", "--deploy-mode",  # spark-submit
     "--build",  # docker compose
+    "--constraint", "--force-reinstall",  # pip
     "--steps", "--jobs", "--bugs", "--seed",  # python -m tests.simulation
 }  # fmt: skip
 
@@ -34,10 +35,10 @@ def _lines(page: Path) -> list[str]:
 
 
 def _commands(page: Path) -> Iterator[str]:
-    """Yield every `coordinator ...` command of a page, with its flags."""
+    """Yield every `coordinator ...` or `groupcoord ...` command of a page, with its flags."""
     for line in _lines(page):
         line = re.sub(r"^\$ |^\.venv/bin/|^spark-submit ", "", line.strip())
-        if line.startswith(("coordinator ", "streaming/cli/main.py ")):
+        if line.startswith(("coordinator ", "groupcoord ", "groupcoord.py ")):
             yield END_OF_COMMAND.sub("", line)
 
 

@@ -90,7 +90,7 @@ def chatty_service(folder: Path, settings: Settings, variables: Mapping[str, str
         *(Path(pyspark.__file__).parent / "bin" / "spark-submit", "--verbose", "--master", "local[2]"),
         *(word for name, value in conf.items() for word in ("--conf", f"{name}={value}")),
         *("--jars", ",".join(map(str, fetch(CONNECTOR)))),
-        *(Path("streaming/cli/main.py").absolute(), "--verbose", "run", "--ready-file", ready_file),
+        *(Path("groupcoord.py").absolute(), "--verbose", "run", "--ready-file", ready_file),
     ]
     with log_file.open("wb") as log:
         process = subprocess.Popen(

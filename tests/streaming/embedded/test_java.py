@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from streaming.embedded.java import find_java
+from streaming.embedded.java_packages import install_command, install_command_here
 from streaming.errors import JavaMissing
+
+HERE = install_command_here()
+ADVICE = (
+    f"install Java 17 or newer, on this system with `{HERE}`, or set JAVA_HOME to the folder of one"
+    if HERE
+    else "install Java 17 or newer, or set JAVA_HOME to the folder of one"
+)
 
 
 def write_java(home: Path, *lines: str) -> Path:
@@ -38,17 +46,14 @@ def test_a_missing_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(JavaMissing) as caught:
         find_java()
-    assert str(caught.value) == ("Java was not found: install Java 17 or newer, or set JAVA_HOME to the folder of one.")
+    assert str(caught.value) == f"Java was not found: {ADVICE}."
 
 
 def test_a_java_home_without_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing) as caught:
         find_java()
-    assert str(caught.value) == (
-        f"JAVA_HOME is {tmp_path}, which has no bin/java: install Java 17 or newer,"
-        " or set JAVA_HOME to the folder of one, or unset it to use PATH."
-    )
+    assert str(caught.value) == (f"JAVA_HOME is {tmp_path}, which has no bin/java: {ADVICE}, or unset it to use PATH.")
 
 
 @pytest.mark.parametrize(
@@ -64,9 +69,7 @@ def test_an_old_java_is_reported(says: str, release: int, tmp_path: Path, monkey
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing) as caught:
         find_java()
-    assert str(caught.value) == (
-        f"Java {release} at {java} is too old: install Java 17 or newer, or set JAVA_HOME to the folder of one."
-    )
+    assert str(caught.value) == (f"Java {release} at {java} is too old: {ADVICE}.")
 
 
 @pytest.mark.parametrize("says", [(), ("The operation couldn't be completed",)])
@@ -77,3 +80,28 @@ def test_a_program_without_a_version_is_refused(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing, match=f"^{java} does not print its version: install Java 17"):
         find_java()
+
+
+@pytest.mark.parametrize(
+    ("system", "os_release", "command"),
+    [
+        ("Linux", {"ID": "debian", "VERSION_ID": "12"}, "sudo apt-get install openjdk-17-jre-headless"),
+        ("Linux", {"ID": "debian", "VERSION_ID": "13"}, "sudo apt-get install openjdk-21-jre-headless"),
+        ("Linux", {"ID": "ubuntu", "ID_LIKE": "debian"}, "sudo apt-get install openjdk-21-jre-headless"),
+        ("Linux", {"ID": "linuxmint", "ID_LIKE": "ubuntu debian"}, "sudo apt-get install openjdk-21-jre-headless"),
+        ("Linux", {"ID": "fedora"}, "sudo dnf install java-latest-openjdk-headless"),
+        ("Linux", {"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, "sudo dnf install java-21-openjdk-headless"),
+        ("Darwin", {}, "brew install --cask temurin@21"),
+        (
+            "Windows",
+            {},
+            "wsl --install, and inside of that Linux sudo apt-get install openjdk-21-jre-headless",
+        ),
+        ("Linux", {"ID": "unheard-of"}, None),
+        ("FreeBSD", {}, None),
+    ],
+)
+def test_the_command_that_installs_java_is_that_of_the_system(
+    system: str, os_release: dict[str, str], command: str | None
+) -> None:
+    assert install_command(system, os_release) == command

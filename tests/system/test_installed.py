@@ -1,0 +1,190 @@
+"""The wheel, installed with each extra in an environment of its own, does what the installation page promises."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+from packaging.metadata import Metadata
+
+from streaming import __version__
+from streaming.cli.extras import EXTRAS
+from streaming.errors import Exit
+from streaming.query.coordinator import Coordinator
+from tests.deploy.reading import ROOT
+from tests.system.waiting import HANG_S, wait_until
+
+pytestmark = pytest.mark.long
+
+BASE_BYTES_MAX = 60_000_000
+IMPORT_S_MAX = 0.4
+
+IMPORT = "import time; start = time.process_time(); import streaming.client; print(time.process_time() - start)"
+MEMBER = """
+import sys
+from streaming.client import GroupMember
+servers, prefix = sys.argv[1:]
+with GroupMember(["gate", "yard"], group_id="installed", bootstrap_servers=servers, topic_prefix=prefix) as member:
+    print(*sorted(member.wait_for_assignment()))
+"""
+
+
+class Environment:
+    """A virtual environment that contains the wheel with its dependencies, and neither pip nor the checkout."""
+
+    def __init__(self, folder: Path, wheel: Path, extra: str = "") -> None:
+        self.folder, self.extra = folder, extra
+        self.empty = folder / "empty"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=HANG_S)
+        self.empty.mkdir()
+        what = f"{wheel}[{extra}]" if extra else str(wheel)
+        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", self._python]
+        constraints = ["--constraint", ROOT / "constraints.txt"]
+        subprocess.run([*pip, "install", *constraints, what], check=True, timeout=HANG_S)
+
+    @property
+    def _python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.stat().st_size for file in self.folder.rglob("site-packages/**/*") if file.is_file())
+
+    def command(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        return self._run(self.folder / "bin" / "groupcoord", *words)
+
+    def python(self, program: str, *words: str) -> str:
+        done = self._run(self._python, "-c", program, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @contextmanager
+    def serving(self, *words: str) -> Iterator[dict[str, Any]]:
+        """Run a command, and yield the content of its ready file. After SIGTERM the command must exit with 0."""
+        ready_file, log = self.folder / f"{words[0]}.json", self.folder / f"{words[0]}.log"
+        command = [self.folder / "bin" / "groupcoord", *words, "--ready-file", ready_file]
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                command, stdout=out, stderr=subprocess.STDOUT, env=self._variables, cwd=self.empty
+            )
+        try:
+            wait_until(lambda: ready_file.exists() or process.poll() is not None, account=log.read_text)
+            assert process.poll() is None, log.read_text()
+            yield json.loads(ready_file.read_text())
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(HANG_S) == 0, log.read_text()
+        finally:
+            process.kill()
+            process.wait()
+
+    @property
+    def _variables(self) -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
+
+    def _run(self, *command: str | Path) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            command, env=self._variables, cwd=self.empty, capture_output=True, text=True, timeout=HANG_S, check=False
+        )
+
+
+def fetched(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=HANG_S) as answer:
+        return str(answer.read().decode())
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the sdist, as users build it."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-m", "build", "--outdir", folder, ROOT], check=True, timeout=HANG_S)
+    assert (folder / f"groupcoord-{__version__}.tar.gz").exists()
+    return folder / f"groupcoord-{__version__}-py3-none-any.whl"
+
+
+@pytest.fixture(scope="module")
+def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return Environment(tmp_path_factory.mktemp("base"), wheel)
+
+
+def test_the_wheel_is_complete_and_describes_itself(wheel: Path) -> None:
+    with ZipFile(wheel) as content:
+        names = set(content.namelist())
+        text = content.read(f"groupcoord-{__version__}.dist-info/METADATA")
+    metadata = Metadata.from_email(text, validate=True)
+    assert (metadata.name, str(metadata.version)) == ("groupcoord", __version__)
+    assert metadata.description_content_type == "text/markdown"
+    assert set(metadata.provides_extra or ()) >= {*EXTRAS, "all"}
+    packages = {
+        str(file.relative_to(ROOT))
+        for package in ("coordinator", "streaming")
+        for file in (ROOT / package).rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    assert {name for name in names if ".dist-info/" not in name} == packages | {"groupcoord.py"}
+    assert {"coordinator/py.typed", "streaming/py.typed"} <= names
+
+
+def test_the_base_is_small_and_its_client_loads_fast(base: Environment) -> None:
+    assert base.bytes < BASE_BYTES_MAX
+    assert min(float(base.python(IMPORT)) for _ in range(5)) < IMPORT_S_MAX
+
+
+def test_the_base_joins_groups_and_reads_topics(base: Environment, coordinator: Coordinator) -> None:
+    settings = coordinator.settings
+    assert base.python(MEMBER, settings.bootstrap_servers, settings.topic_prefix) == "gate yard\n"
+    where = ("-b", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix)
+    listed = base.command("groups", "list", *where)
+    assert (listed.returncode, "installed" in listed.stdout) == (0, True), listed
+    why = base.command("groups", "timeline", "installed", *where)
+    assert (why.returncode, "left" in why.stdout) == (0, True), why
+    verified = base.command("verify", "installed", *where)
+    assert verified.returncode == 0, verified
+
+
+def test_the_base_names_the_extra_of_a_command(base: Environment) -> None:
+    done = base.command("up")
+    assert done.returncode == Exit.NEEDS_A_PERSON
+    assert "pip install 'groupcoord[all]'" in done.stderr
+
+
+def test_the_extra_gateway_serves_clients(wheel: Path, coordinator: Coordinator, tmp_path: Path) -> None:
+    settings = coordinator.settings
+    where = ("-b", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix)
+    with Environment(tmp_path, wheel, "gateway").serving("gateway", *where, "--port", "0") as ready:
+        assert ready["gateway"]
+
+
+def test_the_extra_page_serves_the_page(wheel: Path, coordinator: Coordinator, tmp_path: Path) -> None:
+    settings = coordinator.settings
+    where = ("-b", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix)
+    with Environment(tmp_path, wheel, "page").serving("dashboard", *where, "--port", "0") as ready:
+        assert "<html" in fetched(ready["dashboard"])
+
+
+def test_the_extra_coordinator_serves_groups(wheel: Path, coordinator: Coordinator, tmp_path: Path) -> None:
+    environment = Environment(tmp_path, wheel, "coordinator")
+    servers = coordinator.settings.bootstrap_servers
+    where = ("-b", servers, "--topic-prefix", "installed")
+    with environment.serving("run", *where, "--replication-factor", "1", "--checkpoint", str(tmp_path / "checkpoint")):
+        assert environment.python(MEMBER, servers, "installed") == "gate yard\n"
+    exported = environment.command("export", *where, "--output", str(tmp_path / "history"))
+    assert exported.returncode == 0, exported.stderr
+    assert {file.name for file in (tmp_path / "history").iterdir()} == {
+        "events.parquet", "groups.parquet", "offsets.parquet"
+    }  # fmt: skip
+
+
+def test_all_extras_run_everything_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
+    environment = Environment(tmp_path, wheel, "all")
+    with environment.serving("up", "--no-demo") as ready:
+        assert "<html" in fetched(ready["dashboard"])
+        assert environment.python(MEMBER, ready["bootstrap_servers"], "coordinator") == "gate yard\n"
+    assert list(environment.empty.iterdir()) == []
