@@ -7,8 +7,10 @@
 Time passes only while a test calls `advance`, `settle`, `rebalance` or `expire`, or while a member waits.
 """
 
+import itertools
 import math
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import TracebackType
@@ -58,7 +60,7 @@ NO_DELAY = Config(group_initial_rebalance_delay_ms=0)
 class InMemoryCoordinator:
     """A coordinator in memory. Inside its `with` block, every member of this process uses it, whatever its servers are.
 
-    Policies are off. Not for members in several threads.
+    Policies are off. Only one member at a time may be called, in whatever thread.
 
     Args:
         config: The coordinator's settings. By default a new group is not delayed.
@@ -75,8 +77,9 @@ class InMemoryCoordinator:
         self._topics, self._owners = Topics(), Owners()
         self._transport = InMemoryTransport(self._topics, self._append, self._wait_until)
         self._members: list[AnyMember] = []
-        self._log: list[Received] = []
-        self._offset = self._waits = 0
+        self._log: deque[Received] = deque()
+        self._offsets = itertools.count()
+        self._waits = 0
         self._lock = threading.RLock()
         self._opened = ExitStack()
 
@@ -238,16 +241,15 @@ class InMemoryCoordinator:
     # -- the coordinator -----------------------------------------------------------------------------------------------
 
     def _append(self, request: Request) -> None:
-        self._log.append(Received(self._offset, self.now_ms, request))
-        self._offset += 1
+        self._log.append(Received(next(self._offsets), self.now_ms, request))
 
     def _turn(self, ms: int) -> None:
         """Advance the time, run one batch of the coordinator, deliver its responses, and advance the members."""
         with self._lock:
             self.now_ms += ms
             if self.is_available:
-                log, self._log = self._log, []
-                wake = Received(self._offset, self.now_ms, Wake())
+                log = [self._log.popleft() for _ in range(len(self._log))]
+                wake = Received(next(self._offsets), self.now_ms, Wake())
                 for output in self._shard.step([*self._shard.deferred, *log, wake], self.now_ms):
                     if isinstance(output, Event):
                         self.events.append(output)

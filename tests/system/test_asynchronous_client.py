@@ -1,0 +1,51 @@
+"""The asyncio client on the real broker and query."""
+
+import asyncio
+
+from kafka import TopicPartition
+
+from streaming.client import AsyncGroupConsumer
+from tests.system.staging import MakeStage
+from tests.system.waiting import HANG_S
+
+
+def test_consumers_on_one_event_loop_share_a_topic(stage: MakeStage) -> None:
+    """The second one joins while the first one reads; each partition is committed by its listener, then read on."""
+    s = stage(2)
+    s.produce(*(b"%d" % n for n in range(10)))
+    s.produce(*(b"%d" % n for n in range(10)), partition=1)
+    revoked: list[TopicPartition] = []
+
+    class Listener:
+        async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            """Read them from the committed offsets."""
+
+        async def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
+            await ana.commit()
+            revoked.extend(partitions)
+
+    config = s.config(enable_auto_commit=False, auto_offset_reset="earliest")
+    ana = AsyncGroupConsumer(s.topic, listener=Listener(), **config)
+    bob = AsyncGroupConsumer(s.topic, **config)
+    read: list[tuple[int, int]] = []
+
+    async def consume(consumer: AsyncGroupConsumer) -> None:
+        async for record in consumer:
+            read.append((record.partition, record.offset))
+
+    async def test() -> None:
+        async with ana, asyncio.timeout(HANG_S):
+            for _ in range(5):
+                record = await ana.getone()
+                read.append((record.partition, record.offset))
+            async with bob:
+                tasks = [asyncio.create_task(consume(each)) for each in (ana, bob)]
+                while len(read) < 20 or not len(bob.assignment()) == len(ana.assignment()) == 1:
+                    await asyncio.wait(tasks, timeout=0.05)
+                    assert not any(task.done() for task in tasks)
+                for task in tasks:
+                    task.cancel()
+
+    asyncio.run(test())
+    assert revoked
+    assert sorted(read) == [(partition, offset) for partition in (0, 1) for offset in range(10)]
