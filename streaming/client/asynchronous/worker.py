@@ -69,22 +69,16 @@ class Worker:
             raise IllegalStateError("The member is stopped")
         if self._calls.qsize() >= CALLS_MAX:
             raise IllegalStateError(f"{CALLS_MAX} calls wait for this member already: await each of them")
-        ended = self._future()
+        ended: asyncio.Future[T] = self._loop.create_future()
         self._calls.put(_Call(run, ended, is_poll))
-        result: T = await asyncio.shield(ended)
-        return result
+        return await ended
 
     async def finish(self, run: Callable[[], object]) -> None:
         """Run a last call and end the thread. If the caller is cancelled, both are done all the same."""
         if self._last is None:
-            self._last = self._future()
+            self._last = self._loop.create_future()
             self._calls.put(_Call(run, self._last, is_poll=True, is_last=True))
         await asyncio.shield(self._last)
-
-    def _future(self) -> asyncio.Future[Any]:
-        ended: asyncio.Future[Any] = self._loop.create_future()
-        ended.add_done_callback(_retrieve)
-        return ended
 
     # -- on the thread -------------------------------------------------------------------------------------------------
 
@@ -141,14 +135,8 @@ async def _marked(listener: Coroutine[Any, Any, object]) -> None:
     await listener
 
 
-def _retrieve(ended: asyncio.Future[Any]) -> None:
-    """Mark an error as seen: a cancelled caller does not ask for it."""
-    if not ended.cancelled():
-        ended.exception()
-
-
 def _end(ended: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if ended.done():
+    if ended.done():  # the caller was cancelled
         return
     if error is None:
         ended.set_result(result)
