@@ -1,10 +1,17 @@
 """The asyncio client on the real broker and query."""
 
 import asyncio
+import os
+import subprocess
+import sys
 
 from kafka import TopicPartition
 
 from streaming.client import AsyncGroupConsumer
+from streaming.embedded import Broker
+from streaming.query.coordinator import Coordinator
+from tests.docs.pages import ROOT
+from tests.docs.test_examples import shown
 from tests.system.staging import MakeStage
 from tests.system.waiting import HANG_S
 
@@ -49,3 +56,13 @@ def test_consumers_on_one_event_loop_share_a_topic(stage: MakeStage) -> None:
     asyncio.run(test())
     assert revoked
     assert sorted(read) == [(partition, offset) for partition in (0, 1) for offset in range(10)]
+
+
+def test_the_example_of_a_worker_prints_its_output(broker: Broker, coordinator: Coordinator) -> None:
+    file = ROOT / "examples" / "asyncio_worker.py"
+    arguments = ["--bootstrap-servers", broker.bootstrap_servers, "--topic-prefix", coordinator.settings.topic_prefix]
+    done = subprocess.run(
+        [sys.executable, str(file), *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=HANG_S, check=True,
+    )  # fmt: skip
+    assert done.stdout == shown(file.read_text().split('"""')[1])
