@@ -4,6 +4,8 @@ A client chooses some of the numbers, for example how long its offsets are kept.
 """
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 
 AT_MS_MIN = -62_135_510_400_000
@@ -22,7 +24,29 @@ def unix_ms() -> int:
 
 def monotonic_ms() -> int:
     """Return the milliseconds of a clock that is never set back."""
+    return _clock()
+
+
+def _machine_ms() -> int:
     return time.monotonic_ns() // 1_000_000
+
+
+_clock = _machine_ms
+
+
+@contextmanager
+def clock_replaced(clock: Callable[[], int]) -> Iterator[None]:
+    """Replace the clock of `monotonic_ms` in this process while the block runs, for tests that move the time.
+
+    Args:
+        clock: Returns milliseconds, never fewer than before.
+    """
+    global _clock
+    before, _clock = _clock, clock
+    try:
+        yield
+    finally:
+        _clock = before
 
 
 def calendar_time(at_ms: int, zone: tzinfo | None = None) -> datetime | None:

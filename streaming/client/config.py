@@ -142,9 +142,7 @@ class ClientConfig(Struct, frozen=True):
         """
         if (file := self.group["access_key_file"]) is None:
             return None
-        from streaming.config.principals import (
-            keys_in,
-        )  # it loads pydantic, which takes 0.1 s that most members need not
+        from streaming.config.principals import keys_in  # it loads pydantic, which takes 0.1 s
 
         try:
             keys = tuple(key.get_secret_value().encode() for key in keys_in(file))

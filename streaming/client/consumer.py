@@ -11,7 +11,6 @@ Source: kafka-python's KafkaConsumer and ConsumerCoordinator; protocol.md 6.4 to
 
 import logging
 import re
-import time
 from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -65,7 +64,7 @@ class GroupConsumer(ReadsPartitions, InGroup):
         self._is_closed = False
         self._transport = borrow(config.way, self._group["topic_prefix"], config.signer())
         try:
-            self._reading = PartitionReader(config.reading)
+            self._reading = PartitionReader(self._transport.record_reader(config.reading))
         except BaseException:
             give_back(self._transport)
             raise
@@ -171,12 +170,12 @@ class GroupConsumer(ReadsPartitions, InGroup):
 
     def __next__(self) -> Any:
         self._check_open()
-        deadline_s = time.monotonic() + self._group["consumer_timeout_ms"] / 1000
+        deadline_ms = monotonic_ms() + self._group["consumer_timeout_ms"]
         while True:
             self._take_part()
             if (record := self._reading.hand_out()) is not None:
                 return record
-            if time.monotonic() >= deadline_s:
+            if monotonic_ms() >= deadline_ms:
                 raise StopIteration
             if self._may_read:
                 self._reading.fetch_ahead(self._wait(SLICE_MS), self._group["max_poll_records"])
@@ -184,7 +183,7 @@ class GroupConsumer(ReadsPartitions, InGroup):
     def _take_part(self) -> None:
         self._note_poll()
         self._commits.commit_if_due()
-        self._participant.attend()
+        super()._take_part()
         self._commits.fetch_if_unplaced()
 
     def _note_poll(self) -> None:

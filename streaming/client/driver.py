@@ -5,7 +5,6 @@ owner can handle, in order, until the owner takes them.
 """
 
 import logging
-import threading
 import typing
 from abc import ABC, abstractmethod
 from collections import deque
@@ -74,7 +73,7 @@ class MemberDriver(ABC, Generic[M]):
 
     def __init__(self, transport: Transport, make: Callable[[str, int], M]) -> None:
         self._transport = transport
-        self._changed = threading.Condition()
+        self._changed = transport.condition()
         self._effects: deque[Any] = deque()
         with self._changed:
             self._prefix = transport.register(self)
@@ -89,6 +88,22 @@ class MemberDriver(ABC, Generic[M]):
     @abstractmethod
     def is_settled(self) -> bool:
         """True while the member follows its assignment and no rebalance is in progress for it."""
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of the ids of this member's requests."""
+        return self._prefix
+
+    @property
+    def is_at_rest(self) -> bool:
+        """True while the member is settled and its owner has no effect to handle and none to wait for."""
+        with self._changed:
+            return self.is_settled and not self._effects and not self.is_rejoining
+
+    @property
+    @abstractmethod
+    def is_rejoining(self) -> bool:
+        """True if the member joins again at its next poll."""
 
     @property
     @abstractmethod
@@ -220,6 +235,11 @@ class Driver(MemberDriver[Member]):
     def is_settled(self) -> bool:
         """True while the member is STABLE."""
         return self.member.state is MemberState.STABLE
+
+    @property
+    def is_rejoining(self) -> bool:
+        """True if the member joins again at its next poll."""
+        return self.member.rejoin_needed
 
     @property
     def may_commit(self) -> bool:

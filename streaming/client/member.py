@@ -9,7 +9,6 @@ Source: Kafka's AbstractCoordinator, which consumers use, and which Connect's wo
 import hashlib
 import logging
 import math
-import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
@@ -29,6 +28,7 @@ from streaming.client.membership import membership
 from streaming.client.participant import InGroup, Racks
 from streaming.client.plans import SETTING
 from streaming.client.sharing import borrow, give_back
+from streaming.moments import monotonic_ms
 
 log = logging.getLogger(__name__)
 
@@ -109,10 +109,10 @@ class GroupMember(InGroup):
             KafkaError: the coordinator refuses this member, by its code; or a listener failed, which is the cause.
         """
         self._check_open()
-        self._participant.attend()
+        self._take_part()
         if timeout_s > 0:
             self._driver.wait(timeout_s)
-            self._participant.attend()
+            self._take_part()
         return self.assignment
 
     def wait_for_assignment(self, timeout_s: float | None = None) -> frozenset[str]:
@@ -125,9 +125,9 @@ class GroupMember(InGroup):
             TimeoutError: this member owns no resource after `timeout_s`.
             KafkaError: as `poll` does.
         """
-        until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        until_s = math.inf if timeout_s is None else monotonic_ms() / 1000 + timeout_s
         while not (self.poll() and self._driver.is_settled):
-            wait_s = min(until_s - time.monotonic(), WAIT_SLICE_S)
+            wait_s = min(until_s - monotonic_ms() / 1000, WAIT_SLICE_S)
             if wait_s <= 0:
                 raise TimeoutError(
                     f"Group {self._group_id} assigned this member nothing in {timeout_s:g} s; it is {self.state.name}"

@@ -86,6 +86,10 @@ class InGroup:
     _driver: MemberDriver[Any]
     _participant: TakesPart
 
+    def _take_part(self) -> None:
+        """Handle the effects of the group, as each `poll` does."""
+        self._participant.attend()
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.member_id or 'of no id'} in {self._group_id}, {self.state.name}>"
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 from kafka.errors import IllegalStateError
 from kafka.structs import OffsetAndMetadata
 
@@ -26,11 +26,11 @@ class PartitionReader:
     """The records of one member.
 
     Args:
-        config: The configuration of KafkaConsumer, without a group.
+        kafka: A KafkaConsumer without a group.
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self.kafka: Any = KafkaConsumer(**config)
+    def __init__(self, kafka: Any) -> None:
+        self.kafka = kafka
         self.owned: frozenset[TopicPartition] = frozenset()
         self._placed: frozenset[TopicPartition] = frozenset()  # KafkaConsumer reads these
         self._paused: frozenset[TopicPartition] = frozenset()

@@ -1,13 +1,16 @@
 """One transport for all members of a process that use the same coordinator with the same connection settings."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from streaming.client.transport import Transport
 from streaming.wire.signing import Signer
 
 _lock = threading.Lock()
 _shared: dict[tuple[str, str], tuple[Transport, int]] = {}
+_open: Callable[..., Any] = Transport
 
 
 def borrow(way: Mapping[str, object], topic_prefix: str, signer: Signer | None = None) -> Transport:
@@ -19,7 +22,7 @@ def borrow(way: Mapping[str, object], topic_prefix: str, signer: Signer | None =
     """
     key = _key(way, topic_prefix, signer)
     with _lock:
-        transport, borrowers = _shared.get(key) or (Transport(way, topic_prefix, signer), 0)
+        transport, borrowers = _shared.get(key) or (_open(way, topic_prefix, signer), 0)
         _shared[key] = transport, borrowers + 1
         return transport
 
@@ -34,6 +37,23 @@ def give_back(transport: Transport) -> None:
             return
         del _shared[key]
     transport.close()
+
+
+@contextmanager
+def opened_by(opener: Callable[..., Any]) -> Iterator[None]:
+    """Open transports with another function while the block runs. The transports from before are not shared meanwhile.
+
+    Args:
+        opener: Called with the arguments of `Transport`.
+    """
+    global _shared, _open
+    with _lock:
+        before, _shared, _open = (_shared, _open), {}, opener
+    try:
+        yield
+    finally:
+        with _lock:
+            _shared, _open = before
 
 
 def _key(way: Mapping[str, object], topic_prefix: str, signer: Signer | None) -> tuple[str, str]:

@@ -227,6 +227,14 @@ class Transport:
         finally:
             self._answers.forget(self.inbox, awaited)
 
+    def condition(self) -> threading.Condition:
+        """Return a new condition, on which the owner of a member waits for this transport's thread."""
+        return threading.Condition()
+
+    def record_reader(self, config: Mapping[str, Any]) -> Any:
+        """Return a new KafkaConsumer without a group, for the records of a member's partitions."""
+        return KafkaConsumer(**config)
+
     def client_host(self) -> str:
         """Return the address from which this process reaches the brokers, as Kafka prints it."""
         servers = self._servers if isinstance(self._servers, str) else next(iter(self._servers), "")  # type: ignore[call-overload]

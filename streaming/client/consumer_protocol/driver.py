@@ -29,6 +29,11 @@ class ConsumerProtocolDriver(MemberDriver[ConsumerProtocolMember]):
         return self.member.state is State.STABLE
 
     @property
+    def is_rejoining(self) -> bool:
+        """False: members of this protocol are reconciled and do not join again while they are settled."""
+        return False
+
+    @property
     def may_commit(self) -> bool:
         """True while the member has an epoch."""
         return self.member.generation_id >= 0

@@ -2,6 +2,7 @@
 
 import pytest
 
+from streaming.testing.plugin import group_coordinator as group_coordinator
 from tests.streaming.client.simulation import Simulation
 
 

@@ -10,6 +10,7 @@
 """
 
 import heapq
+import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
@@ -77,6 +78,9 @@ class Wire:
         self.simulation, self.inbox = simulation, inbox
         self.sent: list[Request] = []
         self.first_join: str | None = None  # until its result is known
+
+    def condition(self) -> threading.Condition:
+        return threading.Condition()
 
     def register(self, driver: Driver) -> str:
         self._driver = driver

@@ -42,6 +42,9 @@ class Transport:
         self.refuses: Exception | None = None
         self.registered = 0
 
+    def condition(self) -> threading.Condition:
+        return threading.Condition()
+
     def register(self, driver: Driver) -> str:
         self.registered += 1
         return "1."

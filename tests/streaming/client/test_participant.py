@@ -1,6 +1,6 @@
 """Tests of a participant between a member and its owner, with failures on the owner's side."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -12,10 +12,8 @@ from coordinator.assignors import Range, Subscriber
 from coordinator.holding import Change, ListenerCall
 from coordinator.member import MemberState
 from coordinator.requests import JoinGroup
-from streaming.client import committing
-from streaming.client import consumer as consumer_module
-from streaming.client.consumer import GroupConsumer
-from tests.streaming.client.simulation import COOPERATIVE, EAGER, Faults, MeantToFail, Simulation, Wire, Worker, words
+from streaming.testing import InMemoryCoordinator
+from tests.streaming.client.simulation import COOPERATIVE, EAGER, Faults, MeantToFail, Simulation, Worker, words
 
 BOTH = pytest.mark.parametrize("strategies", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
 
@@ -264,91 +262,30 @@ def test_a_refused_session_timeout_is_raised(s: Simulation) -> None:
     assert c1.driver.member.state is MemberState.UNJOINED
 
 
-# -- a consumer with simulated records ---------------------------------------------------------------------------------
+# -- a consumer --------------------------------------------------------------------------------------------------------
 
 
-class EndlessReading:
-    """A `PartitionReader` of partitions that always have one more record."""
-
-    def __init__(self, config: object) -> None:
-        self.owned: frozenset[TopicPartition] = frozenset()
-        self.placed: set[TopicPartition] = set()
-        self.had: dict[TopicPartition, Any] = {}
-
-    @property
-    def unplaced(self) -> frozenset[TopicPartition]:
-        return self.owned - self.placed
-
-    can_fetch = True
-
-    def own(self, partitions: frozenset[TopicPartition]) -> None:
-        self.owned = partitions
-        self.placed &= partitions
-
-    def start(self, committed: Collection[TopicPartition]) -> None:
-        self.placed |= self.unplaced & set(committed)
-
-    def fetch(self, wait_ms: float, max_records: int) -> dict[TopicPartition, list[str]]:
-        return {partition: ["a record"] for partition in self.placed}
-
-    def close(self) -> None:
-        self.placed.clear()
-
-
-class ConsumingWire(Wire):
-    """A `Wire` with the further methods of a transport that a consumer uses."""
-
-    def __init__(self, simulation: Simulation, inbox: str) -> None:
-        super().__init__(simulation, inbox)
-        self.topics = self
-
-    def client_host(self) -> str:
-        return ""
-
-    def forget(self, who: object) -> None:
-        """Ignore the call: no topic is watched."""
-
-
-@pytest.fixture
-def consume(s: Simulation, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], GroupConsumer]:
-    """Return a function that starts a consumer in the simulation."""
-
-    def start(name: str) -> GroupConsumer:
-        wire = ConsumingWire(s, f"inbox of {name}")
-        monkeypatch.setattr(consumer_module, "borrow", lambda way, prefix, signer: wire)
-        consumer = GroupConsumer("t", group_id="g", client_id=name)
-        monkeypatch.setattr(consumer._participant, "_owner", consumer)
-        worker = s.start(name)
-        worker.driver, worker.participant, worker.wire = consumer._driver, consumer._participant, wire
-        worker.poll = lambda: None  # type: ignore[method-assign]
-        s.inboxes[wire.inbox] = worker
-        monkeypatch.setattr(
-            consumer, "look_up", lambda topics, newest: {t: (frozenset(),) * s.topics[t] for t in topics}
-        )
-        return consumer
-
-    monkeypatch.setattr(consumer_module, "PartitionReader", EndlessReading)
-    monkeypatch.setattr(consumer_module, "give_back", lambda transport: None)
-    for module in (consumer_module, committing):
-        monkeypatch.setattr(module, "monotonic_ms", lambda: s.now_ms)
-    return start
-
-
-def test_a_consumer_returns_no_records_between_revoke_and_assignment(
-    s: Simulation, consume: Callable[[str], GroupConsumer]
-) -> None:
+def test_a_consumer_returns_no_records_between_revoke_and_assignment(group_coordinator: InMemoryCoordinator) -> None:
     """S124, W2: c1 reads while it is alone; after its revoke it reads nothing until it has its assignment."""
-    c1 = consume("c1")
-    while not c1.poll():
-        s.turn()
-    s.start("c2")
-    while c1.state is MemberState.STABLE:
-        assert c1.poll() or c1.state is not MemberState.STABLE
-        if c1.state is MemberState.STABLE:
-            s.turn()
-    states = []
-    while not (records := c1.poll()):
+    group_coordinator.create_topic("t", 3)
+
+    def poll() -> set[int]:
+        """Return the partitions with records. Each partition has one more record at each poll."""
+        for partition in range(3):
+            group_coordinator.produce("t", b"a record", partition=partition)
+        return {partition.partition for partition in c1.poll()}
+
+    c1 = group_coordinator.consumer("t", client_id="c1", auto_offset_reset="earliest")
+    group_coordinator.settle()
+    assert poll() == {0, 1, 2}
+    c2 = group_coordinator.consumer("t", client_id="c2")
+    c2.poll()
+    while poll():
+        group_coordinator.advance(100)
+    states = [c1.state]
+    while not (read := poll()):
         states.append(c1.state)
-        s.turn()
+        c2.poll()
+        group_coordinator.advance(100)
     assert MemberState.PREPARING_REBALANCE in states
-    assert words(records) == "t0 t1"
+    assert read == {0, 1}

@@ -9,7 +9,6 @@ from kafka import TopicPartition
 from kafka.errors import IllegalStateError
 from kafka.structs import OffsetAndMetadata
 
-from streaming.client import partition_reader as module
 from streaming.client.partition_reader import PartitionReader
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
@@ -23,7 +22,7 @@ class FakeKafka:
     It keeps the state of partitions that stay assigned, and refuses partitions that are not assigned to it.
     """
 
-    def __init__(self, **config: object) -> None:
+    def __init__(self) -> None:
         self.at: dict[TopicPartition, int | None] = {}
         self.paused: set[TopicPartition] = set()
         self.fetched: list[tuple[TopicPartition, int]] = []
@@ -80,9 +79,8 @@ class FakeKafka:
 
 
 @pytest.fixture
-def reading(monkeypatch: pytest.MonkeyPatch) -> PartitionReader:
-    monkeypatch.setattr(module, "KafkaConsumer", FakeKafka)
-    return PartitionReader({})
+def reading() -> PartitionReader:
+    return PartitionReader(FakeKafka())
 
 
 def own(reading: PartitionReader, **committed: int) -> None:

@@ -1,0 +1,35 @@
+"""The examples print what their docstrings show. They run with the coordinator in memory."""
+
+import os
+import runpy
+import subprocess
+import sys
+
+import pytest
+
+from streaming.testing import InMemoryCoordinator
+from tests.docs.pages import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+def shown(docstring: str) -> str:
+    """Return the last indented block of an example's docstring, which is its output."""
+    return "".join(f"{line.strip()}\n" for line in docstring.strip().rpartition("\n\n")[2].splitlines())
+
+
+def test_the_asyncio_worker_prints_its_output(capsys: pytest.CaptureFixture[str]) -> None:
+    example = runpy.run_path(str(EXAMPLES / "asyncio_worker.py"))
+    with InMemoryCoordinator():
+        example["main"]([])
+    assert capsys.readouterr().out == shown(example["__doc__"])
+
+
+def test_the_tests_of_revocation_pass() -> None:
+    file = EXAMPLES / "test_revocation.py"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "streaming.testing.plugin", str(file)],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    expected = shown(runpy.run_path(str(file))["__doc__"]).strip()
+    assert expected in done.stdout, done.stdout + done.stderr

@@ -1,0 +1,3 @@
+"""The coordinator in memory."""
+
+from streaming.testing.plugin import group_coordinator as group_coordinator
