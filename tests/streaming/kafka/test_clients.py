@@ -14,7 +14,6 @@ ROOT = Path(__file__).parents[3]
 CONFLUENT, PYTHON = {"Consumer", "Producer", "AdminClient"}, {"KafkaConsumer", "KafkaProducer", "KafkaAdminClient"}
 
 BY_KAFKA_PYTHON = {
-    "streaming/client/partition_reader.py",
     "streaming/client/topics.py",
     "streaming/client/transport.py",
     "streaming/demo/orders.py",
