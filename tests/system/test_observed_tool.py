@@ -51,7 +51,7 @@ def fill(address: str, topic: str) -> None:
 
 
 def set_up(group: KafkaGroup) -> None:
-    """Let one member commit, and another one join; of the empty group, let the only member leave."""
+    """Make a member that commits, and another one; the only member of the empty group leaves."""
     config = {"group.protocol": "consumer", "group.remote.assignor": "range"} if group.group_id == MODERN else {}
     ana = group.join("ana", **config).await_owned(0, 1, 2, 3)
     for partition in range(3):
