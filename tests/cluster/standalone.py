@@ -130,30 +130,32 @@ def submit(
     code: Path,
     python: Path,
     *,
+    command: str = "run",
     conf: Mapping[str, str] = {},
     arguments: tuple[str, ...] = (),
 ) -> Service:
     """Run the coordinator with spark-submit, in client mode, as in docs/cluster.md.
 
     Args:
+        command: The coordinator's command: `run` or `observe`.
         code: The project's wheel, as `wheel` makes it.
-            python: The Python program of driver and executors.
-            arguments: Additional arguments for spark-submit.
+        python: The Python program of driver and executors.
+        arguments: Additional arguments for spark-submit.
     """
     ready_file, log_file = folder / f"ready-{number}", folder / f"log-{number}"
     set_by_variables = {
         f"COORDINATOR_{name.upper()}": str(value) for name, value in settings.model_dump(exclude_unset=True).items()
     }
     options = [word for name, value in {**EXECUTOR, **conf}.items() for word in ("--conf", f"{name}={value}")]
-    command = [
+    words = [
         *(SPARK / "bin" / "spark-submit", "--master", master, *options, *arguments),
         *("--jars", ",".join(map(str, fetch(CONNECTOR))), "--py-files", code),
-        *(ROOT / "groupcoord.py", "-v", "run", "--ready-file", ready_file),
+        *(ROOT / "groupcoord.py", "-v", command, "--ready-file", ready_file),
     ]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("COORDINATOR_", "PYTHON"))}
     with log_file.open("wb") as log:
         process = subprocess.Popen(
-            [str(word) for word in command],
+            [str(word) for word in words],
             cwd=folder,
             env={**inherited, **environment(), "PYSPARK_PYTHON": str(python), **set_by_variables},
             stdout=log,
