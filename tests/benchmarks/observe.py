@@ -2,7 +2,7 @@
 
 The records are the bytes that Kafka writes. The benchmark writes them itself, into the topic of a broker that has no
 groups: 10,000 classic groups of four members, and commits. The source is read by the real query. When the view is
-whole, a further group rebalances every quarter of a second, and Chromium notes when the page shows each generation.
+whole, a further group rebalances again and again, and Chromium notes when the page shows each generation.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from confluent_kafka import Producer
 from playwright.sync_api import expect, sync_playwright
 
 from coordinator.hashing import kafka_partition_of
+from streaming.cli.showing import folded
 from streaming.config.settings import Settings
 from streaming.embedded.child import Child
 from streaming.kafka.rights import SOURCE_TOPIC
@@ -35,9 +36,6 @@ from tests.streaming.observe.writing import classic, commit, founded, member
 GROUPS, EACH, PARTITIONS = 10_000, 4, 8
 SHARES = {200: 1, 2_000: 10}
 """The settings `observe_every_ms` under which the way to the page is measured: with so many times fewer samples."""
-
-PAUSE_S = 0.8
-"""The shortest time between two rebalances, beside `observe_every_ms`."""
 
 BROKERS_OWN = "__admin_client"
 """The client id with which Kafka takes records for its internal topics."""
@@ -65,6 +63,7 @@ def measure(options: argparse.Namespace) -> Figures:
                 whole_s = _await_whole(port, written, began_s)
                 if share == 1:
                     figures |= _of_reading(port, written, whole_s)
+                    _check_offsets(_settings_of(settings, folder), writer.last)
                 lags_ms = _lags_ms(chromium, settings, folder, writer, _pauses_s(every_ms, options.samples // share))
                 written = writer.written
                 figures.setdefault("observe_memory_mb", usage.memory_mb_max)
@@ -80,7 +79,7 @@ def _observer(settings: Settings, folder: Path, every_ms: int) -> Iterator[tuple
     port, began_s = _free_port(), time.monotonic()
     os.environ |= {"COORDINATOR_OBSERVE_EVERY_MS": str(every_ms), "COORDINATOR_REPLICATION_FACTOR": "1"}
     arguments = ("observe", "-b", settings.bootstrap_servers, "--checkpoint", str(folder / "checkpoint"))
-    arguments += ("--topic-prefix", f"{settings.topic_prefix}-{every_ms}", "--health-port", str(port))
+    arguments += ("--topic-prefix", _settings_of(settings, folder).topic_prefix, "--health-port", str(port))
     with bench.child("streaming", *arguments, folder=folder) as observer:
         yield observer, port, began_s
 
@@ -117,6 +116,22 @@ def _of_reading(port: int, written: int, whole_s: float) -> dict[str, float]:
     }
 
 
+def _check_offsets(settings: Settings, last: dict[tuple[str, int], int]) -> None:
+    """Check that the last commit of each partition is known, of some of the groups."""
+    for group_id in ("group-0", f"group-{GROUPS // 2}", f"group-{GROUPS - 1}"):
+        found = {
+            number: record.offset
+            for (_, number), record in folded(settings, [group_id]).groups[group_id].committed().items()
+        }
+        if found != (wanted := {number: last[group_id, number] for number in range(PARTITIONS)}):
+            raise BenchFailed(f"the offsets of {group_id} are shown as {found}, and are {wanted}")
+
+
+def _settings_of(settings: Settings, folder: Path) -> Settings:
+    """Return the settings of the observer whose files are in a folder."""
+    return settings.model_copy(update={"topic_prefix": f"{settings.topic_prefix}-{folder.name}"})
+
+
 def _metric(port: int, name: str) -> float:
     """Return the sum of a metric of the observer over its labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
@@ -126,12 +141,12 @@ def _metric(port: int, name: str) -> float:
 
 def _pauses_s(every_ms: int, samples: int) -> list[float]:
     """Return pauses that fall into all parts of the time between two batches."""
-    return [PAUSE_S + every_ms / 1_000 * (1 + number / samples) for number in range(samples)]
+    return [every_ms / 1_000 * (1 + number / samples) for number in range(samples)]
 
 
 def _lags_ms(chromium: str, settings: Settings, folder: Path, writer: "_Writer", pauses_s: list[float]) -> list[float]:
     """Return the milliseconds from each record of a rebalance to its display."""
-    prefix = f"{settings.topic_prefix}-{folder.name}"
+    prefix = _settings_of(settings, folder).topic_prefix
     arguments = ("dashboard", "-b", settings.bootstrap_servers, "--port", "0", "--topic-prefix", prefix)
     shown = folder / "page"
     shown.mkdir()
@@ -158,6 +173,7 @@ class _Writer:
         arguments = {**settings.librdkafka_arguments(), "client.id": BROKERS_OWN, "linger.ms": 5}
         self._producer = Producer({**arguments, "queue.buffering.max.messages": 1_000_000})
         self.written = 0
+        self.last: dict[tuple[str, int], int] = {}
 
     def write_log(self, records: int) -> int:
         """Write the groups, and commits up to `records` records; return their number."""
@@ -169,7 +185,9 @@ class _Writer:
         offset = 0
         while self.written < records:
             offset += 1
-            for partition, key, value in commits[: records - self.written]:
+            part = commits[: records - self.written]
+            self.last = dict(zip(self._places(), [offset] * len(part) + [offset - 1] * len(commits), strict=False))
+            for partition, key, value in part:
                 assert value is not None
                 moved = value[:2] + _OFFSET.pack(offset) + value[10:]
                 self._produce(partition, key, moved)
