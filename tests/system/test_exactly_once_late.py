@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
-from kafka.errors import CoordinatorNotAvailableError, InvalidProducerEpochError
+from kafka.errors import CoordinatorNotAvailableError, InvalidProducerEpochError, UnknownTopicOrPartitionError
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.producer import (
     AddOffsetsToTxnRequest,
@@ -86,8 +86,16 @@ class RawProducer:
         )  # fmt: skip
 
     def commit_offsets(self, wire: Wire, offsets: dict[int, int]) -> None:
-        (answer,) = wire.call(self.offsets(offsets)).topics
-        assert [each.error_code for each in answer.partitions] == [0] * len(offsets)
+        """Commit offsets. As a client does, repeat the request while the gateway does not know the new topic yet."""
+        codes: list[int] = []
+
+        def is_topic_known() -> bool:
+            (answer,) = wire.call(self.offsets(offsets)).topics
+            codes[:] = [each.error_code for each in answer.partitions]
+            return UnknownTopicOrPartitionError.errno not in codes
+
+        wait_until(is_topic_known)
+        assert codes == [0] * len(offsets)
 
     def end(self, wire: Wire, *, committed: bool) -> None:
         request = EndTxnRequest(version=3, transactional_id=self._id, committed=committed, **self._producer)
