@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self, TypeVar
 from kafka import ConsumerRebalanceListener, TopicPartition
 from kafka.errors import IllegalStateError
 
+from streaming.client.asynchronous.life import Startable
 from streaming.client.asynchronous.worker import Worker, refuse_in_listener
 from streaming.client.config import configure_consumer
 from streaming.client.consumer import GroupConsumer
@@ -36,7 +37,7 @@ class AsyncListener(Protocol):
         """Start the work on new partitions."""
 
 
-class AsyncGroupConsumer:
+class AsyncGroupConsumer(Startable):
     """Consumes topics together with the other members of a group, for one event loop.
 
         async with AsyncGroupConsumer("orders", group_id="billing", bootstrap_servers="kafka:9092") as consumer:
@@ -54,42 +55,23 @@ class AsyncGroupConsumer:
         KafkaConfigurationError: names the setting that is unknown, missing or out of its range.
     """
 
+    KIND = "consumer"
+
     def __init__(self, *topics: str, listener: AsyncListener | None = None, **configs: Any) -> None:
         configure_consumer(configs)
+        super().__init__(configs["group_id"])
         self._topics, self._listener, self._configs = topics, listener, configs
-        self._worker: Worker | None = None
         self._consumer: GroupConsumer | None = None
         self._is_polling = False
         self._undelivered: list[_Fetch] = []
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Connect, and join the group with the first poll.
-
-        Raises:
-            BrokerUnreachable, NoCoordinator: no broker answers, or the coordinator's topics do not exist.
-            IllegalStateError: the consumer was started before.
-        """
-        if self._worker is not None:
-            raise IllegalStateError("The consumer was started before: make a new one")
-        self._worker = Worker(asyncio.get_running_loop(), f"consumer of {self._configs['group_id']}")
-        try:
-            await self._worker.call(self._open)
-        except BaseException:
-            await self._worker.finish(self._close)
-            raise
-
     async def stop(self, *, autocommit: bool = True) -> None:
         """Commit if that is automatic, leave the group, and end the thread. If this call is cancelled, it is done
         all the same. Records that a cancelled `getmany` has fetched are not committed.
         """
-        if self._worker is not None:
-            await self._worker.finish(lambda: self._close(autocommit=autocommit))
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
+        await self._finish(lambda: self._close(autocommit=autocommit))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

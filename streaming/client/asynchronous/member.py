@@ -1,13 +1,12 @@
 """`AsyncGroupMember`: a `GroupMember` for asyncio."""
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from kafka.errors import IllegalStateError
 
-from streaming.client.asynchronous.worker import Worker
+from streaming.client.asynchronous.life import Startable
 from streaming.client.config import configure_member
 from streaming.client.member import GroupMember
 from streaming.moments import monotonic_ms
@@ -18,7 +17,7 @@ SLICE_S = 0.1
 """The longest time that a wait delays another call, seconds."""
 
 
-class AsyncGroupMember:
+class AsyncGroupMember(Startable):
     """Owns some of a set of resources, as long as the caller polls. For one event loop.
 
         async with AsyncGroupMember(["gate", "yard"], group_id="cameras", bootstrap_servers="kafka:9092") as member:
@@ -37,6 +36,8 @@ class AsyncGroupMember:
         KafkaConfigurationError: names the setting that is unknown, missing or out of its range.
     """
 
+    KIND = "member"
+
     def __init__(
         self,
         resources: Iterable[str],
@@ -47,37 +48,16 @@ class AsyncGroupMember:
         **configs: Any,
     ) -> None:
         configure_member(configs)
+        super().__init__(configs["group_id"])
         self._resources, self._configs = resources, configs
         self._listeners = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
-        self._worker: Worker | None = None
         self._member: GroupMember | None = None
-
-    async def start(self) -> None:
-        """Connect, and join the group with the first poll.
-
-        Raises:
-            BrokerUnreachable, NoCoordinator: no broker answers, or the coordinator's topics do not exist.
-            IllegalStateError: the member was started before.
-        """
-        if self._worker is not None:
-            raise IllegalStateError("The member was started before: make a new one")
-        self._worker = Worker(asyncio.get_running_loop(), f"member of {self._configs['group_id']}")
-        try:
-            await self._worker.call(self._open)
-        except BaseException:
-            await self._worker.finish(self._leave)
-            raise
 
     async def stop(self) -> None:
         """Release all resources, leave the group and end the thread. If this call is cancelled, it is done all the
         same.
         """
-        if self._worker is not None:
-            await self._worker.finish(self._leave)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
+        await self._finish(self._close)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -95,7 +75,7 @@ class AsyncGroupMember:
 
         return listen
 
-    def _leave(self) -> None:
+    def _close(self) -> None:
         if self._member is not None:
             self._member.leave()
 
