@@ -70,4 +70,4 @@ class TopicNamed(Event, frozen=True, kw_only=True, tag="topic_named"):
     """The name of a topic id is known. Earlier events and records of the group have the id in place of the name."""
 
     topic_id: str
-    topic: str
+    topic_name: str

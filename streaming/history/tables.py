@@ -51,7 +51,7 @@ EVENTS = pa.schema([
     ("founded", pa.bool_()), ("from_offset", _LONG), ("from_generation", _INT), ("to_generation", _INT),
     ("holes", pa.bool_()), ("last_commit_ms", _LONG), ("session_timeout_ms", _INT), ("likely", _TEXT),
     ("how_known", _TEXT), ("not_before_ms", _LONG), ("unplanned_rounds", _INT),
-    ("topic_id", _TEXT), ("topic", _TEXT),
+    ("topic_id", _TEXT), ("topic_name", _TEXT),
 ])  # fmt: skip
 
 GROUPS = pa.schema([

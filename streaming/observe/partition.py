@@ -358,7 +358,7 @@ class Partition:
             for topic_id in owned.keys() & missed.keys()
         }
         for topic_id in sorted(used):
-            self.publisher.event(TopicNamed, group, group.now_ms, topic_id=topic_id, topic=missed[topic_id])
+            self.publisher.event(TopicNamed, group, group.now_ms, topic_id=topic_id, topic_name=missed[topic_id])
         if used:
             self.publisher.record(group)
 

@@ -315,7 +315,7 @@ class GroupView(Struct):
         if isinstance(event, HistoryGap) or (isinstance(event, ObservationBegan) and not event.founded):
             self.known_from_ms = event.at_ms
         if isinstance(event, TopicNamed):
-            self._name(event.topic_id, event.topic)
+            self._name(event.topic_id, event.topic_name)
         self.has_plans = self.has_plans or isinstance(event, PlanMade)
         self.has_holds = self.has_holds or isinstance(event, OF_POLICIES)
         if self.weight > weight_max:

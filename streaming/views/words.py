@@ -341,7 +341,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     HistoryGap: gap_in_words,
     MemberGone: lambda e: f"{brief(e.member_id)} is gone: {_likely(e.likely)}{facts(e)}",
     OffsetsForgotten: lambda e: f"{counted(len(e.partitions), 'offset')} forgotten: {escape(e.why)}",
-    TopicNamed: lambda e: f"the topic with the id {escape(e.topic_id)} is {escape(e.topic)}",
+    TopicNamed: lambda e: f"the topic with the id {escape(e.topic_id)} is {escape(e.topic_name)}",
     Oversized: lambda e: f"{escape(e.what)} of {e.bytes} bytes is too large for a record and was omitted",
     Tombstone: _tombstone,
     Gap: lambda g: f"MISSING: versions {g.first} to {g.last} of this group were published and are not in the topics",

@@ -58,8 +58,10 @@ class Shown:
         return [to_line(decode_event(msgspec.json.encode(event)), 0).text for event in events]
 
     def lines(self) -> list[str]:
+        """Return the texts of the timeline; none before the observer has published the group."""
         views = self.views()
-        return [line.text for line in timeline_lines(answers.timeline(views, views.groups[self._group_id]))]
+        group = views.groups.get(self._group_id)
+        return [] if group is None else [line.text for line in timeline_lines(answers.timeline(views, group))]
 
 
 @contextmanager

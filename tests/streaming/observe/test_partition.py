@@ -181,7 +181,7 @@ def test_id_stands_for_a_name_until_the_name_is_known() -> None:
     assert groups(log.outputs)[-1].members[0].assigned == ALL
     (named,) = events(log.outputs[-2:])
     assert isinstance(named, TopicNamed)
-    assert (named.topic_id, named.topic) == (ORDERS_TEXT, "orders")
+    assert (named.topic_id, named.topic_name) == (ORDERS_TEXT, "orders")
 
 
 def test_commit_names_the_id_of_its_topic() -> None:
