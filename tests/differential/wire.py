@@ -162,7 +162,7 @@ def _fetch(request: asked.OffsetFetch, version: int) -> Message:
     if version < MANY_GROUPS:
         topic = OffsetFetchRequest.OffsetFetchRequestTopic
         topics = None if wanted is None else [topic(**name, partition_indexes=numbers) for name, numbers in wanted]
-        return OffsetFetchRequest(group_id=request.group_id, topics=topics)
+        return OffsetFetchRequest(group_id=request.group_id, topics=topics, require_stable=request.require_stable)
     group = OffsetFetchRequest.OffsetFetchRequestGroup
     topic = group.OffsetFetchRequestTopics
     topics = None if wanted is None else [topic(**name, partition_indexes=numbers) for name, numbers in wanted]
