@@ -8,7 +8,6 @@ whole, a further group rebalances again and again, and Chromium notes when the p
 import argparse
 import os
 import re
-import socket
 import struct
 import tempfile
 import time
@@ -31,6 +30,7 @@ from tests.benchmarks import bench, page
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.figures import Figures
 from tests.benchmarks.usage import Usage
+from tests.ports import free_port
 from tests.streaming.observe.writing import classic, commit, founded, member
 
 GROUPS, EACH, PARTITIONS = 10_000, 4, 8
@@ -76,18 +76,12 @@ def measure(options: argparse.Namespace) -> Figures:
 def _observer(settings: Settings, folder: Path, every_ms: int) -> Iterator[tuple[Child, int, float]]:
     """Run an observer with a checkpoint and a prefix of its own; yield its process, its health port and its start."""
     folder.mkdir()
-    port, began_s = _free_port(), time.monotonic()
+    port, began_s = free_port(), time.monotonic()
     os.environ |= {"COORDINATOR_OBSERVE_EVERY_MS": str(every_ms), "COORDINATOR_REPLICATION_FACTOR": "1"}
     arguments = ("observe", "-b", settings.bootstrap_servers, "--checkpoint", str(folder / "checkpoint"))
     arguments += ("--topic-prefix", _settings_of(settings, folder).topic_prefix, "--health-port", str(port))
     with bench.child("streaming", *arguments, folder=folder) as observer:
         yield observer, port, began_s
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @contextmanager

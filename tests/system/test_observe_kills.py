@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from coordinator.hashing import shard_of
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.observe.observer import Observer
+from tests.ports import free_port
 from tests.system.conftest import Service
 from tests.system.kafka_groups import KafkaGroup, kafka_group
 from tests.system.reading import Reader
@@ -53,12 +53,6 @@ def start_observer(bootstrap_servers: str, folder: Path, prefix: str, number: in
 def group(broker: Broker, kills: int) -> Iterator[KafkaGroup]:
     with kafka_group(broker.bootstrap_servers, f"killed-{kills}") as group:
         yield group
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def check_health(port: int) -> None:
