@@ -76,7 +76,7 @@ const Strip = ({ detail, nowMs }) => {
   const { summary: s, joins_until_ms: untilMs, moves } = detail;
   const facts = [
     ["Type", s.type],
-    ["State", html`<${State} state=${s.state} />${s.kept_by === "kafka" && s.type === "classic" && html` <span class="note">as of its last record</span>`}`],
+    ["State", html`<${State} state=${s.state} />${s.kept_by === "kafka" && s.type === "classic" && html` <span class="note">as of its last record</span>`}`, "broad"],
     ...(s.kept_by == null ? [] : [["Kept by", "Kafka's coordinator"]]),
     ...waits(detail, nowMs),
     ...holds(detail, nowMs),
