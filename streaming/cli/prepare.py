@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from streaming.cli.request import ask
 from streaming.cli.service import settings_of
-from streaming.embedded import BROKER, CONNECTOR, Broker, archive, fetch
+from streaming.embedded import BROKER, Broker, archive, connector, fetch
 from streaming.errors import UserError
 from streaming.query.coordinator import Coordinator
 
@@ -34,7 +34,7 @@ def prepare(report: Callable[[str], None]) -> Path:
         NoArchive: Java wrote no archive, or the archive cannot be stored.
         UserError: The jars cannot be fetched, or the coordinator does not start.
     """
-    for bundle in (CONNECTOR, BROKER):
+    for bundle in (connector(), BROKER):
         fetch(bundle, report=report)
     folder = archive.folder()
     report("Starting a coordinator once to record the classes that Java loads. This takes a minute.")

@@ -24,7 +24,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError, NoError, TopicAlreadyExistsError, for_code
 
 from streaming.embedded.child import Child
-from streaming.embedded.jars import BROKER, fetch
+from streaming.embedded.jars import BROKER, Bundle, fetch
 from streaming.embedded.java import find_java
 from streaming.errors import BrokerFailed, PortTaken
 
@@ -61,6 +61,7 @@ class Broker:
         properties: Kafka's broker properties, which override ours.
         die_with_parent: Whether the broker ends with our process even if that is killed (on Linux).
         report: Called with a sentence before each slow step.
+        bundle: The broker's jars; a bundle of another version of Kafka runs that version.
     """
 
     def __init__(
@@ -71,7 +72,9 @@ class Broker:
         properties: Mapping[str, str] | None = None,
         die_with_parent: bool = True,
         report: Callable[[str], None] | None = None,
+        bundle: Bundle = BROKER,
     ) -> None:
+        self._bundle = bundle
         self.data_dir = data_dir.absolute()
         self.log_file = self.data_dir / "broker.log"
         self._port_wanted = port
@@ -109,7 +112,7 @@ class Broker:
                 there.
         """
         assert not self.running, "the broker is running"
-        java, jars = find_java(), fetch(BROKER, report=self._report)
+        java, jars = find_java(), fetch(self._bundle, report=self._report)
         self._report("Starting the embedded Kafka broker.")
         for attempt in range(1, START_ATTEMPTS + 1):
             port, controller_port = self._choose_ports()

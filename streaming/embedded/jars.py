@@ -10,6 +10,7 @@ After a change of a `NAME.xml`, call `write_lock` on its bundle and review the c
 """
 
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -51,9 +52,30 @@ class Bundle:
         return self.folder / f"{self.name}.sha256"
 
 
-CONNECTOR = Bundle("connector", "Spark's Kafka connector")
+CONNECTORS = {spark: Bundle(f"connector-{spark}", "Spark's Kafka connector") for spark in ("4.0", "4.2")}
+"""By version of Spark. That of 4.1 (4.1.0 to 4.1.2) fails at the first progress report after a restart that repeats a
+batch: its KafkaMicroBatchStream.metrics has no latest offsets then."""
 BROKER = Bundle("broker", "the Kafka broker")
 TOOLS = Bundle("tools", "Kafka's command line tools")  # beside the jars of BROKER, not without them
+
+
+def connector() -> Bundle:
+    """Return the connector's jars for the installed version of pyspark.
+
+    Raises:
+        JarsUnavailable: pyspark is not installed, or has another version.
+    """
+    try:
+        version = importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        version = "none"
+    bundle = CONNECTORS.get(".".join(version.split(".")[:2]))
+    if bundle is None:
+        raise JarsUnavailable(
+            f"No Kafka connector is known for the installed pyspark ({version}): install pyspark"
+            f" {', '.join(CONNECTORS)}, or a patch of one."
+        )
+    return bundle
 
 
 def fetch(bundle: Bundle, *, cache_dir: Path | None = None, report: Report | None = None) -> tuple[Path, ...]:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,7 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config.settings import Settings
-from streaming.embedded import CONNECTOR, archive, fetch, find_java
+from streaming.embedded import archive, connector, fetch, find_java
 from streaming.errors import Exit, UserError
 from streaming.kafka import rights as acls
 from streaming.kafka import topics
@@ -46,10 +47,15 @@ log = logging.getLogger(__name__)
 
 SPARK_LOG = Path(__file__).with_name("log4j2.properties")
 QUERY_NAME = "group-coordinator"
-CONNECTOR_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+CONNECTOR_PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 BATCH_WAIT_S = 60
 """How long a stop waits for the running batch. After this time the stop abandons the batch, and the next start repeats
 it."""
+
+CHECKPOINTING = "org.apache.spark.sql.execution.streaming" + (
+    "" if pyspark.__version__.startswith("4.0.") else ".checkpointing"
+)
+"""The package of Spark's classes that write checkpoints. Spark 4.1 moved them."""
 
 _STORE = "spark.sql.streaming.stateStore"
 STATE_STORES = {
@@ -95,9 +101,7 @@ LOCAL_CONFIG = {
     "spark.shuffle.compress": "false",  # shuffled data stays in the page cache
     # The defaults fork chmod once and readlink four times for each file of the checkpoint, and add a checksum file.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
+    "spark.sql.streaming.checkpointFileManagerClass": (f"{CHECKPOINTING}.FileSystemBasedCheckpointFileManager"),
 }
 """Additional Spark settings for a driver and an executor that are one process on one machine."""
 
@@ -142,7 +146,8 @@ def open_session(
     if master.startswith("local"):
         config |= LOCAL_CONFIG
     if not is_submitted:  # spark-submit gets the connector with --packages or --jars
-        config |= _connector([str(jar) for jar in fetch(CONNECTOR, report=report)], is_local=master.startswith("local"))
+        jars = [str(jar) for jar in fetch(connector(), report=report)]
+        config |= _connector(jars, is_local=master.startswith("local"))
         start_java({"spark.app.name": QUERY_NAME, "spark.master": master, **config})
     for name, value in config.items():
         builder = builder.config(name, value)

@@ -20,7 +20,7 @@ import psutil
 import pyspark
 
 from streaming.config.settings import Settings
-from streaming.embedded import CONNECTOR, fetch
+from streaming.embedded import connector, fetch
 from streaming.embedded.child import Child
 from tests.system.conftest import Service
 from tests.system.waiting import HANG_S, wait_until
@@ -149,7 +149,7 @@ def submit(
     options = [word for name, value in {**EXECUTOR, **conf}.items() for word in ("--conf", f"{name}={value}")]
     words = [
         *(SPARK / "bin" / "spark-submit", "--master", master, *options, *arguments),
-        *("--jars", ",".join(map(str, fetch(CONNECTOR))), "--py-files", code),
+        *("--jars", ",".join(map(str, fetch(connector()))), "--py-files", code),
         *(ROOT / "groupcoord.py", "-v", command, "--ready-file", ready_file),
     ]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("COORDINATOR_", "PYTHON"))}

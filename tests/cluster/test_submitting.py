@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.embedded import CONNECTOR, fetch
+from streaming.embedded import connector, fetch
 from tests.cluster.standalone import SPARK, environment
 from tests.system.waiting import HANG_S
 
@@ -30,7 +30,7 @@ def test_options_of_spark_submit_win_except_those_that_a_checkpoint_fixes(tmp_pa
     options = {"spark.locality.wait": "7s", "spark.sql.shuffle.partitions": "200"}
     conf = [word for name, value in options.items() for word in ("--conf", f"{name}={value}")]
     command = [SPARK / "bin" / "spark-submit", "--master", "local[1]", *conf]
-    command += ["--jars", ",".join(map(str, fetch(CONNECTOR))), driver, found]
+    command += ["--jars", ",".join(map(str, fetch(connector()))), driver, found]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("COORDINATOR_")}
     done = subprocess.run(
         list(map(str, command)),

@@ -1,15 +1,7 @@
 """The wheel, installed with each extra in an environment of its own, does what the installation page promises."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -20,7 +12,8 @@ from streaming.cli.extras import EXTRAS
 from streaming.errors import Exit
 from streaming.query.coordinator import Coordinator
 from tests.deploy.reading import ROOT
-from tests.system.waiting import HANG_S, wait_until
+from tests.system.installed import Environment, build
+from tests.system.waiting import HANG_S
 
 pytestmark = pytest.mark.long
 
@@ -37,64 +30,6 @@ with GroupMember(["gate", "yard"], group_id="installed", bootstrap_servers=serve
 """
 
 
-class Environment:
-    """A virtual environment that contains the wheel with its dependencies, and neither pip nor the checkout."""
-
-    def __init__(self, folder: Path, wheel: Path, extra: str = "") -> None:
-        self.folder, self.extra = folder, extra
-        self.empty = folder / "empty"
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=HANG_S)
-        self.empty.mkdir()
-        what = f"{wheel}[{extra}]" if extra else str(wheel)
-        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", self._python]
-        constraints = ["--constraint", ROOT / "constraints.txt"]
-        subprocess.run([*pip, "install", *constraints, what], check=True, timeout=HANG_S)
-
-    @property
-    def _python(self) -> Path:
-        return self.folder / "bin" / "python"
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.stat().st_size for file in self.folder.rglob("site-packages/**/*") if file.is_file())
-
-    def command(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        return self._run(self.folder / "bin" / "groupcoord", *words)
-
-    def python(self, program: str, *words: str) -> str:
-        done = self._run(self._python, "-c", program, *words)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    @contextmanager
-    def serving(self, *words: str) -> Iterator[dict[str, Any]]:
-        """Run a command, and yield the content of its ready file. After SIGTERM the command must exit with 0."""
-        ready_file, log = self.folder / f"{words[0]}.json", self.folder / f"{words[0]}.log"
-        command = [self.folder / "bin" / "groupcoord", *words, "--ready-file", ready_file]
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                command, stdout=out, stderr=subprocess.STDOUT, env=self._variables, cwd=self.empty
-            )
-        try:
-            wait_until(lambda: ready_file.exists() or process.poll() is not None, account=log.read_text)
-            assert process.poll() is None, log.read_text()
-            yield json.loads(ready_file.read_text())
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(HANG_S) == 0, log.read_text()
-        finally:
-            process.kill()
-            process.wait()
-
-    @property
-    def _variables(self) -> dict[str, str]:
-        return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
-
-    def _run(self, *command: str | Path) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            command, env=self._variables, cwd=self.empty, capture_output=True, text=True, timeout=HANG_S, check=False
-        )
-
-
 def fetched(url: str) -> str:
     with urllib.request.urlopen(url, timeout=HANG_S) as answer:
         return str(answer.read().decode())
@@ -102,11 +37,7 @@ def fetched(url: str) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from the sdist, as users build it."""
-    folder = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, "-m", "build", "--outdir", folder, ROOT], check=True, timeout=HANG_S)
-    assert (folder / f"groupcoord-{__version__}.tar.gz").exists()
-    return folder / f"groupcoord-{__version__}-py3-none-any.whl"
+    return build(tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +64,7 @@ def test_the_wheel_is_complete_and_describes_itself(wheel: Path) -> None:
 
 
 def test_the_base_is_small_and_its_client_loads_fast(base: Environment) -> None:
-    assert base.bytes < BASE_BYTES_MAX
+    assert base.size_bytes < BASE_BYTES_MAX
     assert min(float(base.python(IMPORT)) for _ in range(5)) < IMPORT_S_MAX
 
 

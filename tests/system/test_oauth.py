@@ -18,7 +18,7 @@ from streaming.client import Transport
 from streaming.config import oauth
 from streaming.config.oauth import TokenRefused, Tokens, TokenUnavailable
 from streaming.config.settings import Settings
-from streaming.embedded import CONNECTOR, fetch, find_java
+from streaming.embedded import connector, fetch, find_java
 from streaming.errors import Exit
 from tests.system.asking import Asker
 from tests.system.conftest import Service
@@ -62,7 +62,7 @@ def a_jvm_as_sparks() -> Iterator[Any]:
     (bridge,) = jars.glob("py4j-*.jar")
     port, secret = launch_gateway(
         jarpath=str(bridge),
-        classpath=os.pathsep.join((*map(str, fetch(CONNECTOR)), f"{jars}/*")),
+        classpath=os.pathsep.join((*map(str, fetch(connector())), f"{jars}/*")),
         java_path=str(find_java()),
         javaopts=["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
         die_on_exit=True,

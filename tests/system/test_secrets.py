@@ -27,7 +27,7 @@ from kafka import KafkaAdminClient
 from streaming.client import Transport
 from streaming.config.security import MECHANISMS
 from streaming.config.settings import Settings
-from streaming.embedded import CONNECTOR, fetch
+from streaming.embedded import connector, fetch
 from streaming.embedded.broker import _free_port
 from streaming.errors import Exit
 from streaming.wire.signing import HASH
@@ -89,7 +89,7 @@ def chatty_service(folder: Path, settings: Settings, variables: Mapping[str, str
     command = [
         *(Path(pyspark.__file__).parent / "bin" / "spark-submit", "--verbose", "--master", "local[2]"),
         *(word for name, value in conf.items() for word in ("--conf", f"{name}={value}")),
-        *("--jars", ",".join(map(str, fetch(CONNECTOR)))),
+        *("--jars", ",".join(map(str, fetch(connector())))),
         *(Path("groupcoord.py").absolute(), "--verbose", "run", "--ready-file", ready_file),
     ]
     with log_file.open("wb") as log:

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from streaming.embedded.jars import BROKER, CONNECTOR, TOOLS, Bundle, fetch, read_lock, write_lock
+from streaming.embedded.jars import BROKER, CONNECTORS, TOOLS, Bundle, fetch, read_lock, write_lock
 from streaming.errors import JarsUnavailable
 
 JAVA = """#!/bin/sh
@@ -167,7 +167,7 @@ def test_a_missing_network_is_reported(tmp_path: Path, monkeypatch: pytest.Monke
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("bundle", [CONNECTOR, BROKER, TOOLS], ids=lambda bundle: bundle.name)
+@pytest.mark.parametrize("bundle", [*CONNECTORS.values(), BROKER, TOOLS], ids=lambda bundle: bundle.name)
 def test_the_lock_has_the_versions_of_the_module(bundle: Bundle) -> None:
     """Without this test, a version that is changed in one file only would be noticed only without a cache."""
     module = ElementTree.parse(bundle.module_file)
