@@ -9,6 +9,7 @@ import msgspec
 from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch
 from streaming.moments import calendar_time
+from streaming.progress import Work, shown
 from streaming.query.inspection import Contents, KeptShard, examine
 
 COLUMNS = ("SHARD", "GROUPS", "MEMBERS", "OFFSETS", "FORGOTTEN", "BYTES", "CODEC", "NEXT-DEADLINE", "ALARM")
@@ -21,7 +22,7 @@ def inspect(settings: Settings, *, as_json: bool) -> str:
     Raises:
         UserError: The folder contains no checkpoint, or the checkpoint has a defect.
     """
-    contents = examine(settings)
+    contents = _read(settings)
     if contents.findings:
         raise CheckpointMismatch(f"{contents.findings[0]} `coordinator checkpoint verify` lists all defects.")
     return _json(contents) if as_json else "\n".join(_told(contents))
@@ -29,12 +30,18 @@ def inspect(settings: Settings, *, as_json: bool) -> str:
 
 def verify(settings: Settings, *, as_json: bool) -> tuple[str, bool]:
     """Return the defects of the checkpoint as text, and whether it has any."""
-    contents = examine(settings)
+    contents = _read(settings)
     if as_json:
         return _json(contents), bool(contents.findings)
     groups = sum(len(shard.groups) for shard in contents.shards)
     fine = f"Nothing found: {groups} groups in {len(contents.shards)} shards, {_batches(contents)}."
     return "\n".join(contents.findings or [fine, *_in_use(contents)]), bool(contents.findings)
+
+
+def _read(settings: Settings) -> Contents:
+    work = Work("Reading the checkpoint", "parts")
+    with shown(work):
+        return examine(settings, work.report)
 
 
 def _json(contents: Contents) -> str:

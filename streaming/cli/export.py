@@ -1,6 +1,5 @@
 """`coordinator export`: the history as files."""
 
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ import typer
 from streaming.cli.extras import require
 from streaming.cli.options import BootstrapServers, TopicPrefix
 from streaming.config.settings import Settings
-from streaming.logs import tell
+from streaming.progress import reading
 
 
 class Kind(StrEnum):
@@ -31,17 +30,7 @@ def export(
     from streaming.history.export import export as exported
 
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
-    for file, rows in exported(settings, output, groups or None, _progress()).items():
+    with reading() as report:
+        files = exported(settings, output, groups or None, report)
+    for file, rows in files.items():
         typer.echo(f"{file}  rows={rows}")
-
-
-def _progress() -> Callable[[int, int], None]:
-    told = 0
-
-    def progress(read: int, of: int) -> None:
-        nonlocal told
-        if of and (tenth := 10 * read // of) > told:
-            told = tenth
-            tell(f"{read} of about {of} records have been read.")
-
-    return progress

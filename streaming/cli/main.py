@@ -36,6 +36,7 @@ from streaming.cli.policy import app as policy
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
 from streaming.logs import FORMAT_VARIABLE, LogFormat, fit_for_a_terminal, set_up, tell, tell_failure
+from streaming.progress import reading
 
 app = typer.Typer(
     name="coordinator",
@@ -307,7 +308,8 @@ def verify(
     from streaming.verify import verify as judged
 
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
-    report = judged(settings, groups or None, tell)
+    with reading() as progress:
+        report = judged(settings, groups or None, progress)
     typer.echo(json.dumps(report.to_json(), indent=2) if output is Format.json else str(report))
     if report.findings:
         raise typer.Exit(1)

@@ -13,6 +13,7 @@ from streaming.cli.times import moment, read_duration, read_time
 from streaming.config.settings import Settings
 from streaming.logs import fit_for_a_terminal, tell
 from streaming.moments import unix_ms
+from streaming.progress import Work, reading, shown
 
 app = typer.Typer(
     name="policy",
@@ -114,8 +115,11 @@ def try_(
     since_ms = 0 if since is None else read_time(since, now_ms)
     policies = None if file is None else {file.name: policies_in(file, now_ms)}
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
-    recording = read(settings, group, since_ms, read_time(until, now_ms), Progress.in_words(tell))
-    show_trial(run_trial(recording, since_ms, policies), Output.to_stdout(output))
+    with reading() as report:
+        recording = read(settings, group, since_ms, read_time(until, now_ms), Progress(report))
+    with shown(Work("Running the model")):
+        trial = run_trial(recording, since_ms, policies)
+    show_trial(trial, Output.to_stdout(output))
 
 
 @app.command()

@@ -17,6 +17,7 @@ from streaming.cli.request import ask
 from streaming.cli.service import settings_of
 from streaming.embedded import BROKER, Broker, archive, connector, fetch
 from streaming.errors import UserError
+from streaming.progress import Work, shown
 from streaming.query.coordinator import Coordinator
 
 REPLY_WAIT_S = 120.0
@@ -42,7 +43,8 @@ def prepare(report: Callable[[str], None]) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             made = Path(scratch) / "made.jsa"
-            _run_in_subprocess(made)
+            with shown(Work("Recording the classes"), report):
+                _run_in_subprocess(made)
             if not made.exists():
                 raise NoArchive(
                     "Java wrote no class archive. Check that 200 MB are free, and that this Java is HotSpot."

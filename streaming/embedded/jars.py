@@ -18,16 +18,16 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
-from rich.console import Console
 
 from streaming.embedded.java import find_java
-from streaming.embedded.progress import Download, shown
+from streaming.embedded.progress import Download
 from streaming.errors import JarsUnavailable
-from streaming.logs import are_json
+from streaming.progress import shown
 
 CACHE_VARIABLE = "COORDINATOR_CACHE_DIR"
 RESOLVE_WAIT_S = 900.0  # 45 MB over a slow connection
@@ -90,14 +90,12 @@ def fetch(bundle: Bundle, *, cache_dir: Path | None = None, report: Report | Non
         JarsUnavailable: a jar could not be downloaded, is not in the lock, or differs from the lock.
         JavaMissing: jars have to be downloaded, and no Java is installed for that.
     """
-    say = report or (lambda _: None)
     lock = read_lock(bundle)
     folder = _folder(bundle, cache_dir or default_cache_dir())
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if missing := _missing(lock, folder):
-            console = Console(stderr=True) if report and not are_json() else None
-            _download(bundle, lock, missing, folder, say, console)
+            _download(bundle, lock, missing, folder, report)
     except OSError as error:
         raise JarsUnavailable(
             f"The jars of {bundle.purpose} cannot be stored in {folder} ({error.strerror})."
@@ -129,14 +127,14 @@ def _folder(bundle: Bundle, cache_dir: Path) -> Path:
     return cache_dir / "jars" / f"{bundle.name}-{_sha256(bundle.lock_file)[:12]}"
 
 
-def _download(
-    bundle: Bundle, lock: Mapping[str, str], missing: list[str], folder: Path, say: Report, console: Console | None
-) -> None:
+def _download(bundle: Bundle, lock: Mapping[str, str], missing: list[str], folder: Path, report: Report | None) -> None:
     """Resolve the bundle beside its folder, check the result, and move the missing jars into the folder."""
-    say(f"Downloading the jars of {bundle.purpose} ({len(missing)} files) into {folder}. This is done once.")
+    download = Download(len(lock))
+    if report:
+        report(f"Downloading the jars of {bundle.purpose} ({len(missing)} files) into {folder}. This is done once.")
     with tempfile.TemporaryDirectory(dir=folder, prefix="download-") as scratch:
-        with shown(Download(len(lock)), say, console) as progress:
-            jars = _resolve(bundle, Path(scratch), folder, progress)
+        with shown(download, report) if report else nullcontext():
+            jars = _resolve(bundle, Path(scratch), folder, download.read)
         _check_all(jars, lock, bundle)
         for name in missing:
             os.replace(Path(scratch) / name, folder / name)

@@ -22,12 +22,12 @@ from coordinator.limits import RECORD_BYTES_MAX
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator, UserError
 from streaming.kafka.clients import ANSWER_WAIT_S, Options, consumer, poll_all
+from streaming.progress import LINE_EVERY_S
 
 RECORDS_AT_ONCE = 2_000
 POLL_S = 0.2
 SILENCE_S = 60.0
 """The time without a record from the brokers after which reading fails."""
-REPORT_EVERY_S = 5.0
 
 _OPTIONS: Options = {
     "enable.partition.eof": True,
@@ -95,8 +95,12 @@ class Progress:
 
     @classmethod
     def in_words(cls, report: Callable[[str], None]) -> Self:
-        """Return a progress that reports in a sentence, every `REPORT_EVERY_S`."""
-        return cls(lambda read, of: report(f"Read {read} of about {of} records."), REPORT_EVERY_S)
+        """Return a progress that reports in a sentence, every `LINE_EVERY_S`."""
+        return cls(lambda read, of: report(f"Read {read} of about {of} records."), LINE_EVERY_S)
+
+    def report(self, read: int, total: int) -> None:
+        """Report numbers of another reader."""
+        self._report(read, total)
 
     def count(self, records: int) -> None:
         """Add records that have been read."""

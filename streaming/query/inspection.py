@@ -7,9 +7,9 @@ group.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 from py4j.protocol import Py4JJavaError
@@ -23,11 +23,14 @@ from coordinator.group_types import timers_of
 from coordinator.hashing import shard_of
 from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch, NoCheckpoint
+from streaming.progress import Report
 from streaming.query import checkpoint
 from streaming.query.checkpoint import Identity
 from streaming.query.coordinator import open_session
 from streaming.query.failures import innermost
 from streaming.query.operator import unpacked
+
+Part = TypeVar("Part")
 
 RESTORE = "restore the checkpoint from a back-up"
 
@@ -90,8 +93,11 @@ class Contents(Struct):
     in_use: bool = False
 
 
-def examine(settings: Settings) -> Contents:
+def examine(settings: Settings, report: Report = lambda done, total: None) -> Contents:
     """Read all of a checkpoint.
+
+    Args:
+        report: Called with the number of parts that were read, and of all parts: each note about a batch, each shard.
 
     Raises:
         NoCheckpoint: The folder contains no checkpoint.
@@ -103,7 +109,7 @@ def examine(settings: Settings) -> Contents:
     if identity is None:
         _refuse(spark, settings.checkpoint)
     assert identity is not None, "_refuse has raised"
-    return _Examination(spark, settings.checkpoint, identity).contents()
+    return _Examination(spark, settings.checkpoint, identity, report).contents()
 
 
 def of_folder(settings: Settings) -> SparkSession:
@@ -120,8 +126,9 @@ def _refuse(spark: SparkSession, folder: str) -> None:
 class _Examination:
     """The reader of one checkpoint, which collects defects while it reads."""
 
-    def __init__(self, spark: SparkSession, folder: str, identity: Identity) -> None:
-        self._spark, self._identity = spark, identity
+    def __init__(self, spark: SparkSession, folder: str, identity: Identity, report: Report) -> None:
+        self._spark, self._identity, self._report = spark, identity, report
+        self._read = self._parts = 0
         self._query = f"{folder}/query"
         self._found = Contents(
             folder,
@@ -136,12 +143,19 @@ class _Examination:
         found = self._found
         commits = self._numbers("commits")  # before the plans: a running coordinator plans a batch first
         plans = self._numbers("offsets")
+        self._parts = len(commits) + len(plans) + self._identity.request_partitions
         found.findings += [*self._of_the_query(), *self._of_commits(commits), *self._of_plans(plans, commits)]
         if commits:
             found.finished = commits[-1]
             found.findings += self._of_the_state(commits[-1])
         found.in_use = self._numbers("offsets")[-1:] != plans[-1:]
         return found
+
+    def _each(self, parts: Iterable[Part]) -> Iterator[Part]:
+        for part in parts:
+            yield part
+            self._read += 1
+            self._report(self._read, self._parts)
 
     def _numbers(self, kind: str) -> list[int]:
         return checkpoint.batches(self._spark, f"{self._query}/{kind}")
@@ -162,7 +176,7 @@ class _Examination:
 
     def _of_commits(self, commits: list[int]) -> Iterator[str]:
         yield from _gaps("commits", commits)
-        for number in commits:
+        for number in self._each(commits):
             try:
                 json.loads(self._lines("commits", number, 2)[1])
             except ValueError as error:
@@ -175,7 +189,7 @@ class _Examination:
         if len(ahead := [number for number in plans if number > max(commits, default=-1)]) > 1:
             yield f"commits/{ahead[0]} is missing, and {ahead[1]} is planned already: {RESTORE}."
         before: dict[str, int] = {}
-        for number in plans:
+        for number in self._each(plans):
             try:
                 plan = self._plan(number)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -220,7 +234,7 @@ class _Examination:
             yield f"The groups' state after batch {batch} cannot be read ({innermost(str(error))}): {RESTORE}."
             return
         shards = self._identity.request_partitions
-        for key, stored, alarm_ms in sorted(found, key=lambda row: row[0] % shards):
+        for key, stored, alarm_ms in self._each(sorted(found, key=lambda row: row[0] % shards)):
             number = key % shards
             try:
                 held = unpacked(stored)

@@ -28,7 +28,7 @@ def read(settings: Settings, group_id: str, since_ms: int, until_ms: int, progre
     """
     topics: tuple[TopicKind, ...] = ("events",)
     with Reading(settings, groups=[group_id], topics=topics) as reading:
-        views = reading.catch_up()
+        views = reading.catch_up(progress.report)
     group = views.groups.get(group_id)
     if group is None or not group.events:
         raise NotFound(f"The events contain no group {group_id}.")

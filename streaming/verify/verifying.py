@@ -26,14 +26,14 @@ SETTLING_MS = 30_000
 def verify(
     settings: Settings,
     groups: Collection[str] | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Callable[[int, int], None] = lambda read, of: None,
     settling_ms: int = SETTLING_MS,
 ) -> Report:
     """Check a coordinator's promises with the records on its topics.
 
     Args:
         groups: The groups to check; None for all.
-        tell: A callback for plain sentences about the progress.
+        tell: Called from time to time with the number of records read and the approximate total.
         settling_ms: 0 if no process writes to the topics any more.
 
     Raises:
@@ -42,7 +42,7 @@ def verify(
     """
     if is_observed(settings):
         return _verify_observed(settings, groups, tell, settling_ms)
-    report, progress, exchanges = Report(), Progress.in_words(tell), Exchanges(groups, settling_ms)
+    report, progress, exchanges = Report(), Progress(tell), Exchanges(groups, settling_ms)
     with ExitStack() as opened:
         requests, replies, events, published = (opened.enter_context(topic) for topic in _topics(settings, progress))
         now_ms = unix_ms()
@@ -71,13 +71,13 @@ def _judge(report: Report, judge: Published, records: Iterable[tuple[int, Record
 
 
 def _verify_observed(
-    settings: Settings, groups: Collection[str] | None, tell: Callable[[str], None], settling_ms: int
+    settings: Settings, groups: Collection[str] | None, tell: Callable[[int, int], None], settling_ms: int
 ) -> Report:
     """Check what `coordinator observe` has published: versions, repeats, and the owners of each generation.
 
     It takes no requests, so there are neither requests nor replies to compare the records with.
     """
-    report, progress = Report(is_observed=True), Progress.in_words(tell)
+    report, progress = Report(is_observed=True), Progress(tell)
     with (
         _Topic(settings, settings.events_topic, progress, None) as events,
         _Topic(settings, settings.groups_topic, progress, None) as published,

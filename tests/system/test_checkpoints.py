@@ -126,7 +126,10 @@ def test_folder_without_a_checkpoint_is_reported(tmp_path: Path) -> None:
 def test_checkpoint_in_use_can_be_read(coordinator: Coordinator, asker: Asker) -> None:
     """The query continues to use the checkpoint."""
     ana, generation = asker.alone()
-    contents = examine(coordinator.settings)
+    told: list[tuple[int, int]] = []
+    contents = examine(coordinator.settings, lambda read, of: told.append((read, of)))
     assert contents.findings == []
+    assert [read for read, _ in told] == list(range(1, len(told) + 1))
+    assert {of for _, of in told} == {len(told)}, "all parts are read"
     assert asker.group_id in {group.group_id for shard in contents.shards for group in shard.groups}
     assert asker.heartbeat(generation, ana).error == "NONE"

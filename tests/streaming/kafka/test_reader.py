@@ -216,7 +216,7 @@ def test_a_shared_progress_counts_the_records_of_all_readers(brokers: Brokers) -
 def test_progress_in_words_is_reported_at_intervals(brokers: Brokers) -> None:
     reports: list[str] = []
     progress = Progress.in_words(reports.append)
-    for now_s in (0.0, 1.0, module.REPORT_EVERY_S, module.REPORT_EVERY_S + 1.0):
+    for now_s in (0.0, 1.0, module.LINE_EVERY_S, module.LINE_EVERY_S + 1.0):
         brokers.now_s = now_s
         progress.count(10)
     assert reports == ["Read 30 of about 0 records."]
