@@ -7,6 +7,7 @@ import pytest
 INSTALLED_BY = {
     "chromium": "apt-get install chromium",
     "cc": "apt-get install gcc libc6-dev",
+    "helm": "go install helm.sh/helm/v3/cmd/helm@v3.18.6",
     "javac": "apt-get install openjdk-17-jdk-headless",
     "node": "apt-get install nodejs",
     "systemd-analyze": "apt-get install systemd",

@@ -12,6 +12,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 BASE, EXECUTORS = DEPLOY / "kubernetes" / "base", DEPLOY / "kubernetes" / "executors"
+CHART, RENDERED = DEPLOY / "helm" / "groupcoord", ROOT / "tests" / "deploy" / "chart.yaml"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 
 
@@ -119,13 +120,38 @@ def started() -> Iterator[Started]:
     for name in ("coordinator", "gateway"):
         [container] = pods()[name]["containers"]
         yield Started(f"kubernetes {name}", container["args"], image | container_environment(container))
+    for name, pod in chart_pods().items():
+        [container] = pod["containers"]
+        maps = {each["metadata"]["name"]: each["data"] for each in chart() if each["kind"] == "ConfigMap"}
+        yield Started(f"helm {name}", container["args"], image | container_environment(container, maps))
     for unit in UNITS:
         text = unit.read_text()
         [line] = re.findall(r"^ExecStart=/opt/coordinator/bin/(.*)$", text, re.MULTILINE)
         yield Started(unit.name, line.split(), dict(re.findall(r"^Environment=(\w+)=(.*)$", text, re.MULTILINE)))
 
 
-def container_environment(container: Mapping[str, Any]) -> dict[str, str]:
-    maps = [generated()[each["configMapRef"]["name"]] for each in container["envFrom"]]
+def chart() -> list[dict[str, Any]]:
+    """Return the objects of the Helm chart with its default values, as `test_chart.py` keeps them."""
+    return list(yaml.safe_load_all(RENDERED.read_text()))
+
+
+def chart_pods() -> dict[str, dict[str, Any]]:
+    """Return the pod specs of the Helm chart by name."""
+    return {
+        each["metadata"]["name"]: each["spec"]["template"]["spec"]
+        for each in chart()
+        if each["kind"] in ("StatefulSet", "Deployment")
+    }
+
+
+def container_environment(
+    container: Mapping[str, Any], by_name: Mapping[str, Mapping[str, str]] | None = None
+) -> dict[str, str]:
+    """Return all variables of a container.
+
+    Args:
+        by_name: The ConfigMaps; by default those that kustomize generates.
+    """
+    maps = [(by_name or generated())[each["configMapRef"]["name"]] for each in container["envFrom"]]
     variables = {each["name"]: each.get("value", "from a secret") for each in container["env"]}
     return {name: value for each in [*maps, variables] for name, value in each.items()}
