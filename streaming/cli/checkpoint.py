@@ -22,7 +22,7 @@ def inspect(settings: Settings, *, as_json: bool) -> str:
     Raises:
         UserError: The folder contains no checkpoint, or the checkpoint has a defect.
     """
-    contents = _read(settings)
+    contents = _examined(settings)
     if contents.findings:
         raise CheckpointMismatch(f"{contents.findings[0]} `coordinator checkpoint verify` lists all defects.")
     return _json(contents) if as_json else "\n".join(_told(contents))
@@ -30,7 +30,7 @@ def inspect(settings: Settings, *, as_json: bool) -> str:
 
 def verify(settings: Settings, *, as_json: bool) -> tuple[str, bool]:
     """Return the defects of the checkpoint as text, and whether it has any."""
-    contents = _read(settings)
+    contents = _examined(settings)
     if as_json:
         return _json(contents), bool(contents.findings)
     groups = sum(len(shard.groups) for shard in contents.shards)
@@ -38,9 +38,8 @@ def verify(settings: Settings, *, as_json: bool) -> tuple[str, bool]:
     return "\n".join(contents.findings or [fine, *_in_use(contents)]), bool(contents.findings)
 
 
-def _read(settings: Settings) -> Contents:
-    work = Work("Reading the checkpoint", "parts")
-    with shown(work):
+def _examined(settings: Settings) -> Contents:
+    with shown(Work("Reading the checkpoint", "files and shards")) as work:
         return examine(settings, work.report)
 
 

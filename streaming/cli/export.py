@@ -9,7 +9,7 @@ import typer
 from streaming.cli.extras import require
 from streaming.cli.options import BootstrapServers, TopicPrefix
 from streaming.config.settings import Settings
-from streaming.progress import reading
+from streaming.progress import Work, shown
 
 
 class Kind(StrEnum):
@@ -30,7 +30,7 @@ def export(
     from streaming.history.export import export as exported
 
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
-    with reading() as report:
-        files = exported(settings, output, groups or None, report)
-    for file, rows in files.items():
+    with shown(Work("Exporting", "records")) as work:
+        written = exported(settings, output, groups or None, work.report)
+    for file, rows in written.items():
         typer.echo(f"{file}  rows={rows}")

@@ -36,7 +36,7 @@ from streaming.cli.policy import app as policy
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
 from streaming.logs import FORMAT_VARIABLE, LogFormat, fit_for_a_terminal, set_up, tell, tell_failure
-from streaming.progress import reading
+from streaming.progress import Work, shown
 
 app = typer.Typer(
     name="coordinator",
@@ -308,8 +308,8 @@ def verify(
     from streaming.verify import verify as judged
 
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
-    with reading() as progress:
-        report = judged(settings, groups or None, progress)
+    with shown(Work("Verifying", "records")) as work:
+        report = judged(settings, groups or None, work.report)
     typer.echo(json.dumps(report.to_json(), indent=2) if output is Format.json else str(report))
     if report.findings:
         raise typer.Exit(1)

@@ -13,7 +13,7 @@ from streaming.cli.times import moment, read_duration, read_time
 from streaming.config.settings import Settings
 from streaming.logs import fit_for_a_terminal, tell
 from streaming.moments import unix_ms
-from streaming.progress import Work, reading, shown
+from streaming.progress import Work, shown
 
 app = typer.Typer(
     name="policy",
@@ -107,7 +107,6 @@ def try_(
     """
     from streaming.administration.policy_files import policies_in
     from streaming.cli.trying import show_trial
-    from streaming.kafka.reader import Progress
     from streaming.trial.reading import read
     from streaming.trial.trying import run_trial
 
@@ -115,9 +114,9 @@ def try_(
     since_ms = 0 if since is None else read_time(since, now_ms)
     policies = None if file is None else {file.name: policies_in(file, now_ms)}
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
-    with reading() as report:
-        recording = read(settings, group, since_ms, read_time(until, now_ms), Progress(report))
-    with shown(Work("Running the model")):
+    with shown(Work("Reading the topics", "records")) as work:
+        recording = read(settings, group, since_ms, read_time(until, now_ms), work.report)
+    with shown(Work("Trying the policies")):
         trial = run_trial(recording, since_ms, policies)
     show_trial(trial, Output.to_stdout(output))
 

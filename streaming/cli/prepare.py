@@ -43,7 +43,7 @@ def prepare(report: Callable[[str], None]) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             made = Path(scratch) / "made.jsa"
-            with shown(Work("Recording the classes"), report):
+            with shown(Work("Recording the classes that Java loads"), report):
                 _run_in_subprocess(made)
             if not made.exists():
                 raise NoArchive(

@@ -19,7 +19,7 @@ from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, Exit, NotFound, UserError
 from streaming.logs import tell
 from streaming.moments import unix_ms
-from streaming.progress import reading
+from streaming.progress import Work, shown
 from streaming.views import GroupView, Views, answers
 from streaming.views.fields import known
 from streaming.views.fold import TopicKind
@@ -98,8 +98,11 @@ def folded(settings: Settings, group_ids: Collection[str] | None = None, *, even
     """
     topics: tuple[TopicKind, ...] = ("groups", "events") if events else ("groups",)
     views = Views(only=None if group_ids is None else frozenset(group_ids))
-    with Reading(settings, views, groups=group_ids, topics=topics) as existing, reading() as report:
-        return existing.catch_up(report)
+    with (
+        shown(Work("Reading the topics", "records")) as work,
+        Reading(settings, views, groups=group_ids, topics=topics) as reading,
+    ):
+        return reading.catch_up(work.report)
 
 
 def present(views: Views, group_id: str) -> GroupView:

@@ -13,6 +13,7 @@ from typing import Self
 from streaming.config.settings import Settings
 from streaming.dashboard.live import Live, Phase, Status
 from streaming.errors import BrokerUnreachable, NoCoordinator
+from streaming.progress import Work, logged
 from streaming.views.lag import EndOffsets
 from streaming.views.reading import Reading
 
@@ -33,7 +34,8 @@ class Following:
     """Two threads that run inside a `with` block.
 
     Args:
-        tell: Called once with a sentence when the brokers stop answering, or when reading fails.
+        tell: Called once with a sentence when the brokers stop answering, or when reading fails; and every 10 s while
+            the existing records are read.
     """
 
     def __init__(self, settings: Settings, live: Live, tell: Callable[[str], None]) -> None:
@@ -61,7 +63,13 @@ class Following:
         while not self._stopping.is_set():
             with self._going_on("records"), Reading(self._settings, self._live.views, lock=self._live.lock) as reading:
                 self._live.say(Status(Phase.CATCHING_UP))
-                reading.catch_up(lambda read, of: self._live.say(Status(Phase.CATCHING_UP, read, of)))
+                with logged(Work("Reading the topics for the page", "records"), self._tell) as work:
+
+                    def report(read: int, of: int, work: Work = work) -> None:
+                        work.report(read, of)
+                        self._live.say(Status(Phase.CATCHING_UP, read, of))
+
+                    reading.catch_up(report)
                 self._live.say(Status(Phase.LIVE))
                 self._is_reading = True
                 self._follow(reading)

@@ -129,9 +129,9 @@ def _folder(bundle: Bundle, cache_dir: Path) -> Path:
 
 def _download(bundle: Bundle, lock: Mapping[str, str], missing: list[str], folder: Path, report: Report | None) -> None:
     """Resolve the bundle beside its folder, check the result, and move the missing jars into the folder."""
-    download = Download(len(lock))
     if report:
         report(f"Downloading the jars of {bundle.purpose} ({len(missing)} files) into {folder}. This is done once.")
+    download = Download(len(lock))
     with tempfile.TemporaryDirectory(dir=folder, prefix="download-") as scratch:
         with shown(download, report) if report else nullcontext():
             jars = _resolve(bundle, Path(scratch), folder, download.read)

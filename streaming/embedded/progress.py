@@ -1,4 +1,4 @@
-"""The progress of a download by Ivy, from the lines that it writes."""
+"""The progress of a download by Ivy, from the lines of its output."""
 
 import re
 
@@ -26,7 +26,5 @@ class Download(Work):
             self.step = f"downloading {started[1]}"
         elif line.startswith("[SUCCESSFUL"):
             self.done = min(self.done + 1, self.total)
-
-    def __str__(self) -> str:
-        now = f"; {self.step}" if self.step and self.done < self.total else ""
-        return f"{self.done} of {self.total} jars have been downloaded{now}."
+            if self.done == self.total:
+                self.step = ""

@@ -22,12 +22,12 @@ from coordinator.limits import RECORD_BYTES_MAX
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator, UserError
 from streaming.kafka.clients import ANSWER_WAIT_S, Options, consumer, poll_all
-from streaming.progress import LINE_EVERY_S
 
 RECORDS_AT_ONCE = 2_000
 POLL_S = 0.2
 SILENCE_S = 60.0
 """The time without a record from the brokers after which reading fails."""
+REPORT_EVERY_S = 10.0
 
 _OPTIONS: Options = {
     "enable.partition.eof": True,
@@ -92,15 +92,21 @@ class Progress:
     def __init__(self, report: Callable[[int, int], None] = lambda read, of: None, every_s: float = 0.0) -> None:
         self._report, self._every_s, self._reported_s = report, every_s, time.monotonic()
         self.read = self.total = 0
+        self._is_expected = False
 
     @classmethod
     def in_words(cls, report: Callable[[str], None]) -> Self:
-        """Return a progress that reports in a sentence, every `LINE_EVERY_S`."""
-        return cls(lambda read, of: report(f"Read {read} of about {of} records."), LINE_EVERY_S)
+        """Return a progress that reports in a sentence, every `REPORT_EVERY_S`."""
+        return cls(lambda read, of: report(f"Read {read} of about {of} records."), REPORT_EVERY_S)
 
-    def report(self, read: int, total: int) -> None:
-        """Report numbers of another reader."""
-        self._report(read, total)
+    def expect(self, records: int) -> None:
+        """Set the total of all backlogs that will be read, so that it does not grow with each of them."""
+        self.total, self._is_expected = records, True
+
+    def begin(self, records: int) -> None:
+        """Add the records of a backlog to the total, unless `expect` has set the total."""
+        if not self._is_expected:
+            self.total += records
 
     def count(self, records: int) -> None:
         """Add records that have been read."""
@@ -213,7 +219,7 @@ class TopicReader:
             TopicUnread: reading takes longer than `within_s`.
         """
         wanted, progress = self.ends if places is None else places, progress or Progress()
-        progress.total += sum(max(0, self.ends[place] - self._positions[place]) for place in wanted)
+        progress.begin(sum(max(0, self.ends[place] - self._positions[place]) for place in wanted))
         heard_s = time.monotonic()
         until_s = heard_s + within_s
         while behind := self._behind(wanted):

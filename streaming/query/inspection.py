@@ -7,9 +7,9 @@ group.
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from msgspec import Struct
 from py4j.protocol import Py4JJavaError
@@ -23,14 +23,11 @@ from coordinator.group_types import timers_of
 from coordinator.hashing import shard_of
 from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch, NoCheckpoint
-from streaming.progress import Report
 from streaming.query import checkpoint
 from streaming.query.checkpoint import Identity
 from streaming.query.coordinator import open_session
 from streaming.query.failures import innermost
 from streaming.query.operator import unpacked
-
-Part = TypeVar("Part")
 
 RESTORE = "restore the checkpoint from a back-up"
 
@@ -93,11 +90,11 @@ class Contents(Struct):
     in_use: bool = False
 
 
-def examine(settings: Settings, report: Report = lambda done, total: None) -> Contents:
+def examine(settings: Settings, tell: Callable[[int, int], None] = lambda read, of: None) -> Contents:
     """Read all of a checkpoint.
 
     Args:
-        report: Called with the number of parts that were read, and of all parts: each note about a batch, each shard.
+        tell: Called with the number of files and shards read, and their total.
 
     Raises:
         NoCheckpoint: The folder contains no checkpoint.
@@ -109,7 +106,7 @@ def examine(settings: Settings, report: Report = lambda done, total: None) -> Co
     if identity is None:
         _refuse(spark, settings.checkpoint)
     assert identity is not None, "_refuse has raised"
-    return _Examination(spark, settings.checkpoint, identity, report).contents()
+    return _Examination(spark, settings.checkpoint, identity, tell).contents()
 
 
 def of_folder(settings: Settings) -> SparkSession:
@@ -126,9 +123,9 @@ def _refuse(spark: SparkSession, folder: str) -> None:
 class _Examination:
     """The reader of one checkpoint, which collects defects while it reads."""
 
-    def __init__(self, spark: SparkSession, folder: str, identity: Identity, report: Report) -> None:
-        self._spark, self._identity, self._report = spark, identity, report
-        self._read = self._parts = 0
+    def __init__(self, spark: SparkSession, folder: str, identity: Identity, tell: Callable[[int, int], None]) -> None:
+        self._spark, self._identity, self._tell = spark, identity, tell
+        self._read = self._total = 0
         self._query = f"{folder}/query"
         self._found = Contents(
             folder,
@@ -143,7 +140,7 @@ class _Examination:
         found = self._found
         commits = self._numbers("commits")  # before the plans: a running coordinator plans a batch first
         plans = self._numbers("offsets")
-        self._parts = len(commits) + len(plans) + self._identity.request_partitions
+        self._total = len(commits) + len(plans) + (self._identity.request_partitions if commits else 0)
         found.findings += [*self._of_the_query(), *self._of_commits(commits), *self._of_plans(plans, commits)]
         if commits:
             found.finished = commits[-1]
@@ -151,11 +148,9 @@ class _Examination:
         found.in_use = self._numbers("offsets")[-1:] != plans[-1:]
         return found
 
-    def _each(self, parts: Iterable[Part]) -> Iterator[Part]:
-        for part in parts:
-            yield part
-            self._read += 1
-            self._report(self._read, self._parts)
+    def _advance(self) -> None:
+        self._read += 1
+        self._tell(self._read, self._total)
 
     def _numbers(self, kind: str) -> list[int]:
         return checkpoint.batches(self._spark, f"{self._query}/{kind}")
@@ -176,7 +171,8 @@ class _Examination:
 
     def _of_commits(self, commits: list[int]) -> Iterator[str]:
         yield from _gaps("commits", commits)
-        for number in self._each(commits):
+        for number in commits:
+            self._advance()
             try:
                 json.loads(self._lines("commits", number, 2)[1])
             except ValueError as error:
@@ -189,7 +185,8 @@ class _Examination:
         if len(ahead := [number for number in plans if number > max(commits, default=-1)]) > 1:
             yield f"commits/{ahead[0]} is missing, and {ahead[1]} is planned already: {RESTORE}."
         before: dict[str, int] = {}
-        for number in self._each(plans):
+        for number in plans:
+            self._advance()
             try:
                 plan = self._plan(number)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -234,8 +231,9 @@ class _Examination:
             yield f"The groups' state after batch {batch} cannot be read ({innermost(str(error))}): {RESTORE}."
             return
         shards = self._identity.request_partitions
-        for key, stored, alarm_ms in self._each(sorted(found, key=lambda row: row[0] % shards)):
+        for key, stored, alarm_ms in sorted(found, key=lambda row: row[0] % shards):
             number = key % shards
+            self._advance()
             try:
                 held = unpacked(stored)
                 if held.shard is None:

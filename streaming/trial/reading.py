@@ -1,5 +1,7 @@
 """The reading of a recording from the topics: the requests of a group's shard, and the group's events."""
 
+from collections.abc import Callable
+
 from coordinator.hashing import shard_of
 from coordinator.outputs import DescribePoliciesAnswer
 from coordinator.requests import DescribePolicies, Received, SetPolicies, Unreadable, Wake
@@ -18,8 +20,14 @@ REQUESTS_MAX = 1_000_000
 ANSWER_WAIT_S = 5.0
 
 
-def read(settings: Settings, group_id: str, since_ms: int, until_ms: int, progress: Progress) -> Recording:
+def read(
+    settings: Settings, group_id: str, since_ms: int, until_ms: int, tell: Callable[[int, int], None]
+) -> Recording:
     """Read what the topics have of a group in a period.
+
+    Args:
+        tell: Called with the number of records read and the approximate total, first of the events, then of the
+            requests.
 
     Raises:
         NotFound: The events do not contain the group.
@@ -28,11 +36,11 @@ def read(settings: Settings, group_id: str, since_ms: int, until_ms: int, progre
     """
     topics: tuple[TopicKind, ...] = ("events",)
     with Reading(settings, groups=[group_id], topics=topics) as reading:
-        views = reading.catch_up(progress.report)
+        views = reading.catch_up(tell)
     group = views.groups.get(group_id)
     if group is None or not group.events:
         raise NotFound(f"The events contain no group {group_id}.")
-    requests = _requests(settings, group_id, since_ms, until_ms, progress)
+    requests = _requests(settings, group_id, since_ms, until_ms, Progress(tell))
     if not any(isinstance(each.request, SetPolicies) for each in requests):
         requests[:0] = _policies(settings, group_id, since_ms)
     events = [event for event in group.events if event.at_ms <= until_ms]

@@ -33,7 +33,7 @@ def verify(
 
     Args:
         groups: The groups to check; None for all.
-        tell: Called from time to time with the number of records read and the approximate total.
+        tell: Called after each batch of records with the number of records read and the approximate total.
         settling_ms: 0 if no process writes to the topics any more.
 
     Raises:
@@ -46,11 +46,12 @@ def verify(
     with ExitStack() as opened:
         requests, replies, events, published = (opened.enter_context(topic) for topic in _topics(settings, progress))
         now_ms = unix_ms()
-        for partition, begin in replies.first_offsets.items():
-            _add(report, exchanges.replies(replies.read(partition), is_cut=begin > 0))
         shards = set(requests.first_offsets)
         if groups is not None:
             shards = {shard_of(g, len(shards)) for g in groups}
+        progress.expect(replies.length() + sum(each.length(shards) for each in (requests, events, published)))
+        for partition, begin in replies.first_offsets.items():
+            _add(report, exchanges.replies(replies.read(partition), is_cut=begin > 0))
         for partition in sorted(shards):
             judge = Published(groups, events.first_offsets[partition])
             _judge(report, judge, _in_order(published, events, partition), now_ms - settling_ms)
@@ -86,6 +87,7 @@ def _verify_observed(
         shards = set(events.first_offsets)
         if groups is not None:
             shards = {shard_of(g, len(shards)) for g in groups}
+        progress.expect(events.length(shards) + published.length(shards))
         for partition in sorted(shards):
             judge = Published(groups, events.first_offsets[partition], is_observed=True)
             _judge(report, judge, _in_order(published, events, partition), until_ms)
@@ -100,6 +102,14 @@ class _Topic(TopicReader):
         super().__init__(settings, [name], "coordinator-verify", newest=newest)
         self._progress = progress
         self.first_offsets = {partition: offset for (_, partition), offset in self.begins.items()}
+
+    def length(self, partitions: Collection[int] | None = None) -> int:
+        """Return the number of offsets to read of these partitions, or of all."""
+        return sum(
+            self.ends[place] - begin
+            for place, begin in self.begins.items()
+            if partitions is None or place[1] in partitions
+        )
 
     def read(self, partition: int) -> Iterator[Record]:
         """Yield the records of one partition."""

@@ -1,4 +1,4 @@
-"""Tests of the progress of a download, from the lines that Ivy writes."""
+"""Tests of the progress of a download, which is read from Ivy's output."""
 
 from streaming.embedded.progress import Download
 
@@ -8,13 +8,14 @@ ENDED = "[SUCCESSFUL ] org.apache.kafka#one;4.4.0!one.jar (12ms)"
 
 def test_a_download_counts_jars_and_names_the_current_one() -> None:
     download = Download(2)
-    assert str(download) == "0 of 2 jars have been downloaded."
+    assert download.counts == "0 of 2 jars"
     download.read("found org.apache.kafka#one;4.4.0 in central")
-    assert str(download) == "0 of 2 jars have been downloaded; found org.apache.kafka#one;4.4.0."
+    assert download.counts == "0 of 2 jars; found org.apache.kafka#one;4.4.0"
     download.read(STARTED)
-    assert str(download) == "0 of 2 jars have been downloaded; downloading one-4.4.0.jar."
+    assert download.line(10.0) == "Downloading, 10 s: 0 of 2 jars; downloading one-4.4.0.jar."
     download.read("................ (1200kB)")
     download.read(ENDED)
-    assert (download.done, download.step) == (1, "downloading one-4.4.0.jar")
+    assert download.counts == "1 of 2 jars; downloading one-4.4.0.jar"
     download.read(ENDED)
-    assert str(download) == "2 of 2 jars have been downloaded."
+    download.read(ENDED)
+    assert download.counts == "2 of 2 jars"

@@ -213,10 +213,20 @@ def test_a_shared_progress_counts_the_records_of_all_readers(brokers: Brokers) -
     assert reports[-1] == (11, 11)
 
 
+def test_an_expected_total_does_not_grow_with_each_reader(brokers: Brokers) -> None:
+    reports: list[tuple[int, int]] = []
+    progress = Progress(lambda read, of: reports.append((read, of)))
+    progress.expect(11)
+    for topic in (GROUPS, EVENTS):
+        assert list(reading(topic).backlog(progress=progress))
+    assert {of for _, of in reports} == {11}
+    assert reports[-1] == (11, 11)
+
+
 def test_progress_in_words_is_reported_at_intervals(brokers: Brokers) -> None:
     reports: list[str] = []
     progress = Progress.in_words(reports.append)
-    for now_s in (0.0, 1.0, module.LINE_EVERY_S, module.LINE_EVERY_S + 1.0):
+    for now_s in (0.0, 1.0, module.REPORT_EVERY_S, module.REPORT_EVERY_S + 1.0):
         brokers.now_s = now_s
         progress.count(10)
     assert reports == ["Read 30 of about 0 records."]
