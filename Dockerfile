@@ -2,6 +2,8 @@
 #   docker build --tag groupcoord:0.1.0 .
 # No setting and no secret is in it: give COORDINATOR_... variables, or a file and its name in COORDINATOR_CONFIG.
 
+# The base image is pinned by its patch release. Its digest is not known here, because no registry could be asked. To pin
+# it, write python:3.11.14-slim-bookworm@sha256:... in both lines.
 FROM python:3.11.14-slim-bookworm AS build
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE groupcoord.py ./

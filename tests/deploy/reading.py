@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,10 +10,15 @@ from typing import Any
 
 import yaml
 
+from tests.tools import needed
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 BASE, EXECUTORS = DEPLOY / "kubernetes" / "base", DEPLOY / "kubernetes" / "executors"
-CHART, RENDERED = DEPLOY / "helm" / "groupcoord", ROOT / "tests" / "deploy" / "chart.yaml"
+CHART, RENDERINGS = DEPLOY / "helm" / "groupcoord", ROOT / "tests" / "deploy" / "rendered"
+RENDERED = {"default": [], "executors": ["executors.enabled=true"]}
+"""The kept renderings of the chart, and their values."""
+
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 
 
@@ -120,38 +126,47 @@ def started() -> Iterator[Started]:
     for name in ("coordinator", "gateway"):
         [container] = pods()[name]["containers"]
         yield Started(f"kubernetes {name}", container["args"], image | container_environment(container))
-    for name, pod in chart_pods().items():
-        [container] = pod["containers"]
-        maps = {each["metadata"]["name"]: each["data"] for each in chart() if each["kind"] == "ConfigMap"}
-        yield Started(f"helm {name}", container["args"], image | container_environment(container, maps))
+    for kept in RENDERED:
+        yield from chart_started(rendered(kept), f"helm {kept}")
     for unit in UNITS:
         text = unit.read_text()
         [line] = re.findall(r"^ExecStart=/opt/coordinator/bin/(.*)$", text, re.MULTILINE)
         yield Started(unit.name, line.split(), dict(re.findall(r"^Environment=(\w+)=(.*)$", text, re.MULTILINE)))
 
 
-def chart() -> list[dict[str, Any]]:
-    """Return the objects of the Helm chart with its default values, as `test_chart.py` keeps them."""
-    return list(yaml.safe_load_all(RENDERED.read_text()))
+def chart(*values: str) -> str:
+    """Return what Helm renders with these values in the place of the defaults.
+
+    Raises:
+        subprocess.CalledProcessError: Helm refuses a value; `stderr` has the reason.
+    """
+    command = [needed("helm"), "template", "groupcoord", str(CHART), "--namespace", "coordinator"]
+    command += ["--kube-version", "1.37", *(word for each in values for word in ("--set", each))]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
-def chart_pods() -> dict[str, dict[str, Any]]:
-    """Return the pod specs of the Helm chart by name."""
-    return {
-        each["metadata"]["name"]: each["spec"]["template"]["spec"]
-        for each in chart()
-        if each["kind"] in ("StatefulSet", "Deployment")
-    }
+def rendered(name: str) -> list[dict[str, Any]]:
+    """Return the objects of a kept rendering, so that most tests need no Helm."""
+    return objects((RENDERINGS / f"{name}.yaml").read_text())
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+def chart_started(found: list[dict[str, Any]], where: str) -> Iterator[Started]:
+    """Yield the processes of a rendered chart."""
+    maps = {each["metadata"]["name"]: each["data"] for each in found if each["kind"] == "ConfigMap"}
+    for each in found:
+        if each["kind"] in ("StatefulSet", "Deployment"):
+            [container] = each["spec"]["template"]["spec"]["containers"]
+            environment = container_environment(container, maps)
+            yield Started(f"{where} {container['name']}", container["args"], image_environment() | environment)
 
 
 def container_environment(
-    container: Mapping[str, Any], by_name: Mapping[str, Mapping[str, str]] | None = None
+    container: Mapping[str, Any], config_maps: Mapping[str, dict[str, str]] | None = None
 ) -> dict[str, str]:
-    """Return all variables of a container.
-
-    Args:
-        by_name: The ConfigMaps; by default those that kustomize generates.
-    """
-    maps = [(by_name or generated())[each["configMapRef"]["name"]] for each in container["envFrom"]]
+    maps = [(config_maps or generated())[each["configMapRef"]["name"]] for each in container["envFrom"]]
     variables = {each["name"]: each.get("value", "from a secret") for each in container["env"]}
     return {name: value for each in [*maps, variables] for name, value in each.items()}

@@ -1,160 +1,172 @@
-"""The Helm chart starts what the kustomize base starts, and refuses bad values.
+"""The Helm chart: by default it gives the objects of the kustomize base, and it refuses invalid values.
 
-`chart.yaml` has the objects of the default values. After an intended change,
+The folder `rendered` keeps what Helm renders. After an intended change,
 `UPDATE_GOLDEN=1 pytest tests/deploy/test_chart.py` writes it again.
 """
 
-import copy
-import json
 import os
 import subprocess
-from pathlib import Path
 from typing import Any
 
-import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
 
 from streaming import __version__
 from tests.deploy import reading
-from tests.deploy.reading import BASE, CHART, RENDERED
-from tests.tools import needed, needs
+from tests.deploy.reading import BASE, CHART, EXECUTORS, RENDERED, RENDERINGS
+from tests.tools import needs
 
-NAMESPACE = reading.kustomization(BASE)["namespace"]
-DIGEST = "sha256:" + "0" * 64
+Object = dict[str, Any]
+DIGEST = "sha256:" + "0a" * 32
 
 
-def render(*options: str) -> "subprocess.CompletedProcess[str]":
-    """Render the chart under the names of the kustomize base."""
-    command = [
-        needed("helm"),
-        "template",
-        "coordinator",
-        str(CHART),
-        "--namespace",
-        NAMESPACE,
-        "--kube-version",
-        "1.37",
+def by_name(objects: list[Object]) -> dict[tuple[str, str], Object]:
+    """Return objects by kind and name, without the labels, annotations and image names that differ by design."""
+    found = {}
+    for each in objects:
+        metadata = {name: value for name, value in each["metadata"].items() if name not in ("labels", "namespace")}
+        template = each.get("spec", {}).get("template")
+        if template is not None:
+            template["metadata"]["annotations"].pop("checksum/settings", None)
+            for container in template["spec"]["containers"]:
+                container["image"] = container["image"].partition(":")[0]
+        found[each["kind"], metadata["name"]] = {**each, "metadata": metadata}
+    return found
+
+
+def of_kustomize() -> list[Object]:
+    """Return the objects of the base with its generated ConfigMaps, without the Namespace that Helm itself creates."""
+    maps = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+        for name, data in reading.generated().items()
     ]
-    return subprocess.run([*command, *options], capture_output=True, text=True, timeout=60, check=False)
-
-
-def values() -> dict[str, Any]:
-    return dict(yaml.safe_load((CHART / "values.yaml").read_text()))
+    return [each for each in reading.manifests(BASE) if each["kind"] != "Namespace"] + maps
 
 
 @needs("helm")
-def test_kept_objects_are_those_of_the_chart() -> None:
-    done = render()
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("name", RENDERED)
+def test_kept_renderings_are_those_of_the_chart(name: str) -> None:
+    kept, found = RENDERINGS / f"{name}.yaml", reading.chart(*RENDERED[name])
     if os.environ.get("UPDATE_GOLDEN"):
-        RENDERED.write_text(done.stdout)
-    assert RENDERED.read_text() == done.stdout
+        kept.write_text(found)
+    assert kept.read_text() == found
+
+
+def test_the_default_chart_has_the_objects_of_the_base() -> None:
+    assert by_name(reading.rendered("default")) == by_name(of_kustomize())
+
+
+def test_the_chart_with_executors_has_the_objects_of_the_overlay() -> None:
+    rendered, base = by_name(reading.rendered("executors")), by_name(of_kustomize())
+    config = rendered.pop(("ConfigMap", "spark-defaults"))["data"]
+    driver = rendered.pop(("StatefulSet", "coordinator"))
+    del base["StatefulSet", "coordinator"]
+    overlay = [each for each in reading.manifests(EXECUTORS) if each["kind"] != "Pod"]
+    assert rendered == base | by_name(overlay)
+    assert_within(reading.driver_patch(), driver["spec"])
+    lines = config["spark-defaults.conf"].splitlines()
+    assert dict(line.split(None, 1) for line in lines) == reading.spark_defaults()
+    assert yaml.safe_load(config["executor.yaml"]) == yaml.safe_load((EXECUTORS / "executor.yaml").read_text())
+
+
+def assert_within(patch: Any, whole: Any) -> None:
+    """Assert that an object has everything of a strategic merge patch. Lists are merged by name."""
+    if isinstance(patch, dict):
+        for name, value in patch.items():
+            assert_within(value, whole[name])
+    elif isinstance(patch, list) and isinstance(patch[0], dict):
+        for each in patch:
+            [same] = [other for other in whole if identity(other) == identity(each)]
+            assert_within(each, same)
+    else:
+        assert patch == whole
+
+
+def identity(item: Object) -> Any:
+    return item.get("name") or item.get("metadata")
+
+
+@pytest.mark.parametrize("name", RENDERED)
+def test_the_chart_matches_the_schemas_of_kubernetes(name: str) -> None:
+    assert_valid(reading.rendered(name))
 
 
 @needs("helm")
-def test_values_change_the_objects(tmp_path: Path) -> None:
-    mine = {
-        "image": {"repository": "registry/groupcoord", "digest": DIGEST},
-        "gateway": {"broker_ids": [7], "service_type": "LoadBalancer", "advertised_host": "kafka.example.org"},
-        "checkpoint": {"storage_class": "fast"},
-        "settings": {"group_initial_rebalance_delay_ms": "3000"},
-    }
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(mine))
-    objects = {
-        (o["kind"], o["metadata"]["name"]): o
-        for o in yaml.safe_load_all(render("-f", str(tmp_path / "mine.yaml")).stdout)
-    }
-    stateful = objects["StatefulSet", "coordinator"]["spec"]
-    assert stateful["template"]["spec"]["containers"][0]["image"] == f"registry/groupcoord@{DIGEST}"
-    assert stateful["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "fast"
-    service = objects["Service", "coordinator-gateway"]["spec"]
-    assert (service["type"], [port["port"] for port in service["ports"]]) == ("LoadBalancer", [9192, 9200])
-    settings = objects["ConfigMap", "coordinator-settings"]["data"]
-    assert settings["COORDINATOR_GROUP_INITIAL_REBALANCE_DELAY_MS"] == "3000"
-    gateway = objects["ConfigMap", "coordinator-gateway-settings"]["data"]
-    assert gateway["COORDINATOR_GATEWAY_ADVERTISED_HOST"] == "kafka.example.org"
+def test_a_pinned_image_matches_the_schemas_of_kubernetes() -> None:
+    assert_valid(reading.objects(reading.chart(f"image.digest={DIGEST}", "image.pullSecrets={mine}")))
 
 
-@needs("helm")
-def test_without_gateways_the_chart_has_nothing_of_them() -> None:
-    done = render("--set", "gateway.enabled=false", "--set", "network_policy=false")
-    kinds = [each["kind"] for each in yaml.safe_load_all(done.stdout)]
-    assert sorted(kinds) == ["ConfigMap", "Service", "StatefulSet"]
-
-
-@needs("helm")
-def test_helm_names_a_bad_value() -> None:
-    done = render("--set", "gateway.replicas=0")
-    assert done.returncode == 1
-    assert "/gateway/replicas" in done.stderr
-
-
-def test_chart_has_the_version_of_the_product() -> None:
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
-
-
-def test_objects_match_the_schemas_of_kubernetes() -> None:
-    for each in reading.chart():
+def assert_valid(objects: list[Object]) -> None:
+    for each in objects:
         for version in ("1.37", "1.29"):
             kubernetes_validate.validate(each, version, strict=True)
 
 
-def test_schema_accepts_the_default_values() -> None:
-    jsonschema.validate(values(), json.loads((CHART / "values.schema.json").read_text()))
+def test_the_chart_has_the_version_of_the_product() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == __version__
 
 
+def images(*values: str) -> set[str]:
+    return {
+        container["image"]
+        for each in reading.objects(reading.chart(*values))
+        if each["kind"] in ("StatefulSet", "Deployment")
+        for container in each["spec"]["template"]["spec"]["containers"]
+    }
+
+
+@needs("helm")
+def test_the_image_is_chosen_by_tag_or_by_digest() -> None:
+    assert images() == {f"groupcoord:{__version__}"}
+    assert images("image.repository=example.org/g", "image.tag=v7") == {"example.org/g:v7"}
+    assert images("image.tag=v7", f"image.digest={DIGEST}") == {f"groupcoord@{DIGEST}"}
+
+
+@needs("helm")
+def test_values_reach_the_objects() -> None:
+    values = ("gateway.replicas=3", "gateway.brokerIds={4,9}", "gateway.settings.gateway_port=9300")
+    values += ("settings.session_timeout_max_ms=1000000", "gateway.serviceType=NodePort")
+    objects = by_name(reading.objects(reading.chart(*values)))
+    assert objects["Deployment", "coordinator-gateway"]["spec"]["replicas"] == 3
+    service = objects["Service", "coordinator-gateway"]["spec"]
+    assert {each["name"]: each["port"] for each in service["ports"]} == {
+        "bootstrap": 9300,
+        "broker-4": 9305,
+        "broker-9": 9310,
+    }
+    assert service["type"] == "NodePort"
+    [rule] = objects["NetworkPolicy", "clients"]["spec"]["ingress"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": 9300, "endPort": 9310}]
+    assert objects["ConfigMap", "coordinator-settings"]["data"]["COORDINATOR_SESSION_TIMEOUT_MAX_MS"] == "1000000"
+
+
+@needs("helm")
+def test_network_policies_can_be_left_out() -> None:
+    kinds = {
+        each["kind"] for each in reading.objects(reading.chart("networkPolicies.enabled=false", *RENDERED["executors"]))
+    }
+    assert "NetworkPolicy" not in kinds
+    assert "Role" in kinds
+
+
+@needs("helm")
 @pytest.mark.parametrize(
-    ("part", "bad"),
+    ("value", "named"),
     [
-        ("settings", {"bootstrap_servers": "kafka:9093", "sasl_password": "secret"}),
-        ("settings", {"bootstrap_servers": "kafka:9093", "health_port": "9191"}),
-        ("settings", {"bootstrap_servers": "kafka:9093", "request_partitions": 4}),
-        ("settings", {}),
-        ("image", {"repository": "groupcoord", "digest": "latest"}),
-        ("gateway", {"replicas": 0}),
-        ("gateway", {"broker_ids": [1, 1]}),
-        ("gateway", {"replica": 1}),
-        ("checkpoint", {"size": "10"}),
-        ("kafka", {"secret": "Not a name", "ca_config_map": "ca", "port": 9093}),
-        ("network_policy", "yes"),
-        ("unknown", {}),
+        ("image.digest=sha256:abc", "digest"),
+        ("gateway.replicas=0", "replicas"),
+        ("settings.health_port=70000", "health_port"),
+        ("settings.bootstrap_servers=", "bootstrap_servers"),
+        ("settings.sasl_password=x", "sasl_password is a password"),
+        ("gateway.settings.ssl_key_password=x", "ssl_key_password is a password"),
+        ("executors.memory=lots", "memory"),
+        ("networkPolicies.enabled=maybe", "enabled"),
+        ("nonsense=1", "nonsense"),
     ],
 )
-def test_schema_refuses(part: str, bad: Any) -> None:
-    schema = json.loads((CHART / "values.schema.json").read_text())
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(values() | {part: bad}, schema)
-
-
-# -- the same objects as kustomize -------------------------------------------------------------------------------------
-
-
-def plain(each: dict[str, Any]) -> dict[str, Any]:
-    """Return an object without what differs between the two tools: labels, checksums, and defaults that one writes."""
-    kept = copy.deepcopy(each)
-    kept["metadata"] = {"name": kept["metadata"]["name"]}
-    spec = kept.get("spec", {})
-    spec.pop("type", None)
-    if template := spec.get("template"):
-        name = template["metadata"]["labels"]["app.kubernetes.io/name"]
-        template["metadata"]["labels"] = {"app.kubernetes.io/name": name}
-        template["metadata"]["annotations"].pop("checksum/settings", None)
-        for container in template["spec"]["containers"]:
-            container.pop("imagePullPolicy", None)
-            container["image"] = container["image"].partition(":")[0]
-    return kept
-
-
-def test_workloads_and_services_are_those_of_the_kustomize_base() -> None:
-    kinds = ("StatefulSet", "Deployment", "Service", "PodDisruptionBudget")
-    ours = {(o["kind"], o["metadata"]["name"]): plain(o) for o in reading.chart() if o["kind"] in kinds}
-    theirs = {(o["kind"], o["metadata"]["name"]): plain(o) for o in reading.manifests(BASE) if o["kind"] in kinds}
-    assert ours == theirs
-
-
-def test_settings_are_those_of_the_kustomize_base() -> None:
-    ours = {o["metadata"]["name"]: o["data"] for o in reading.chart() if o["kind"] == "ConfigMap"}
-    assert ours == reading.generated()
+def test_an_invalid_value_is_refused(value: str, named: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        reading.chart(value)
+    assert named in refused.value.stderr

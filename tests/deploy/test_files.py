@@ -127,7 +127,7 @@ def test_the_gateway_has_one_port_and_one_more_for_each_broker() -> None:
 
 
 def test_the_gateway_advertises_its_services_name() -> None:
-    name = reading.generated()["coordinator-gateway-settings"]["COORDINATOR_GATEWAY_ADVERTISED_HOST"]
+    name = reading.generated()["gateway-settings"]["COORDINATOR_GATEWAY_ADVERTISED_HOST"]
     namespace = reading.kustomization(BASE)["namespace"]
     assert name == f"coordinator-gateway.{namespace}.svc.cluster.local"
 
