@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from coordinator.consumer_protocol import Subscription, write_assignment, write_subscription
 from coordinator.requests import ExpelMember, LeaveGroup, Leaving, Protocol
 from streaming.cli.main import app
+from streaming.history.export import export
 from streaming.history.sql import query, register, register_files
 from streaming.history.tables import TABLES, to_row
 from streaming.query.coordinator import Coordinator
@@ -65,6 +66,16 @@ def rows(spark: SparkSession, name: str, group_id: str) -> list[dict[str, Any]]:
     """Run a query of the product without its limit, and return the rows of one group."""
     asked = spark.sql(query(name).replace("LIMIT 20", ""))
     return [row.asDict() for row in asked.collect() if row["group_id"] == group_id]
+
+
+def test_an_export_reports_its_progress_up_to_the_total(
+    lived: GroupView, coordinator: Coordinator, tmp_path: Path
+) -> None:
+    told: list[tuple[int, int]] = []
+    export(coordinator.settings, tmp_path, [lived.group_id], lambda read, of: told.append((read, of)))
+    read, of = told[-1]
+    assert read == of > len(lived.events)
+    assert {of for _, of in told} == {of}
 
 
 def test_queries_agree_with_the_views(lived: GroupView, coordinator: Coordinator, tmp_path: Path) -> None:
