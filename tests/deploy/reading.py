@@ -134,14 +134,18 @@ def started() -> Iterator[Started]:
         yield Started(unit.name, line.split(), dict(re.findall(r"^Environment=(\w+)=(.*)$", text, re.MULTILINE)))
 
 
-def chart(*values: str) -> str:
+def chart(*values: str, file: Path | None = None) -> str:
     """Return what Helm renders with these values in the place of the defaults.
+
+    Args:
+        file: A YAML file with more values.
 
     Raises:
         subprocess.CalledProcessError: Helm refuses a value; `stderr` has the reason.
     """
     command = [needed("helm"), "template", "groupcoord", str(CHART), "--namespace", "coordinator"]
     command += ["--kube-version", "1.37", *(word for each in values for word in ("--set", each))]
+    command += ["--values", str(file)] if file else []
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 

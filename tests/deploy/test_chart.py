@@ -6,6 +6,7 @@ The folder `rendered` keeps what Helm renders. After an intended change,
 
 import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -127,8 +128,7 @@ def test_the_image_is_chosen_by_tag_or_by_digest() -> None:
 @needs("helm")
 def test_values_reach_the_objects() -> None:
     values = ("gateway.replicas=3", "gateway.brokerIds={4,9}", "gateway.settings.gateway_port=9300")
-    values += ("settings.session_timeout_max_ms=1000000", "gateway.serviceType=NodePort")
-    objects = by_name(reading.objects(reading.chart(*values)))
+    objects = by_name(reading.objects(reading.chart(*values, "gateway.serviceType=NodePort")))
     assert objects["Deployment", "coordinator-gateway"]["spec"]["replicas"] == 3
     service = objects["Service", "coordinator-gateway"]["spec"]
     assert {each["name"]: each["port"] for each in service["ports"]} == {
@@ -139,7 +139,17 @@ def test_values_reach_the_objects() -> None:
     assert service["type"] == "NodePort"
     [rule] = objects["NetworkPolicy", "clients"]["spec"]["ingress"]
     assert rule["ports"] == [{"protocol": "TCP", "port": 9300, "endPort": 9310}]
-    assert objects["ConfigMap", "coordinator-settings"]["data"]["COORDINATOR_SESSION_TIMEOUT_MAX_MS"] == "1000000"
+
+
+@needs("helm")
+def test_numbers_of_a_file_are_written_in_full(tmp_path: Path) -> None:
+    """Helm reads each number of a file as a float."""
+    values = tmp_path / "values.yaml"
+    values.write_text("settings: {whole: 1000000, fraction: 0.5, truth: true}")
+    data = by_name(reading.objects(reading.chart(file=values)))["ConfigMap", "coordinator-settings"]["data"]
+    assert data["COORDINATOR_WHOLE"] == "1000000"
+    assert data["COORDINATOR_FRACTION"] == "0.5"
+    assert data["COORDINATOR_TRUTH"] == "true"
 
 
 @needs("helm")
