@@ -18,8 +18,9 @@ def shown(docstring: str) -> str:
     return "".join(f"{line.strip()}\n" for line in docstring.strip().rpartition("\n\n")[2].splitlines())
 
 
-def test_the_asyncio_worker_prints_its_output(capsys: pytest.CaptureFixture[str]) -> None:
-    example = runpy.run_path(str(EXAMPLES / "asyncio_worker.py"))
+@pytest.mark.parametrize("file", ["asyncio_worker.py", "sharing_cameras.py", "scheduler.py"])
+def test_an_example_prints_its_output(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    example = runpy.run_path(str(EXAMPLES / file))
     with InMemoryCoordinator():
         example["main"]([])
     assert capsys.readouterr().out == shown(example["__doc__"])
