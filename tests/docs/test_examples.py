@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from streaming.testing import InMemoryCoordinator
-from tests.docs.pages import ROOT
+from tests.docs.pages import LINK, ROOT
 
 EXAMPLES = ROOT / "examples"
 
@@ -18,8 +18,9 @@ def shown(docstring: str) -> str:
     return "".join(f"{line.strip()}\n" for line in docstring.strip().rpartition("\n\n")[2].splitlines())
 
 
-def test_the_asyncio_worker_prints_its_output(capsys: pytest.CaptureFixture[str]) -> None:
-    example = runpy.run_path(str(EXAMPLES / "asyncio_worker.py"))
+@pytest.mark.parametrize("file", ["asyncio_worker.py", "sharing_cameras.py", "scheduler.py"])
+def test_an_example_prints_its_output(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    example = runpy.run_path(str(EXAMPLES / file))
     with InMemoryCoordinator():
         example["main"]([])
     assert capsys.readouterr().out == shown(example["__doc__"])
@@ -33,3 +34,10 @@ def test_the_tests_of_revocation_pass() -> None:
     )  # fmt: skip
     expected = shown(runpy.run_path(str(file))["__doc__"]).strip()
     assert expected in done.stdout, done.stdout + done.stderr
+
+
+def test_the_table_has_every_example() -> None:
+    table = (EXAMPLES / "README.md").read_text()
+    linked = {(EXAMPLES / target).resolve() for target in LINK.findall(table)}
+    starts = [file for file in EXAMPLES.rglob("*") if file.suffix in {".py", ".java"} and file.name != "class_path.py"]
+    assert linked == {*starts, EXAMPLES / "grafana" / "README.md"}
