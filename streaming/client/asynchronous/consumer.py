@@ -115,10 +115,13 @@ class AsyncGroupConsumer(Startable):
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    async def getmany(self, *, timeout_ms: float = 0, max_records: int | None = None) -> Records:
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> Records:
         """Return records, or nothing after the timeout. If the call is cancelled, the next one returns its records.
 
         Args:
+            partitions: Return records of these partitions only; of all partitions unless given.
             timeout_ms: How long to wait for records, milliseconds.
             max_records: The most records to return; `max_poll_records` unless given.
 
@@ -129,13 +132,13 @@ class AsyncGroupConsumer(Startable):
         deadline_ms = monotonic_ms() + timeout_ms
         while True:
             wait_ms = max(0.0, min(SLICE_MS, deadline_ms - monotonic_ms()))
-            records = await self._poll(wait_ms, max_records)
+            records = await self._poll(wait_ms, max_records, frozenset(partitions))
             if records or monotonic_ms() >= deadline_ms:
                 return records
 
-    async def getone(self) -> Any:
-        """Wait for the next record and return it. Raises what `getmany` raises."""
-        while not (records := await self.getmany(timeout_ms=SLICE_MS, max_records=1)):
+    async def getone(self, *partitions: TopicPartition) -> Any:
+        """Wait for the next record, of these partitions if any are given, and return it. Raises what `getmany` does."""
+        while not (records := await self.getmany(*partitions, timeout_ms=SLICE_MS, max_records=1)):
             continue
         (batch,) = records.values()
         return batch[0]
@@ -146,7 +149,7 @@ class AsyncGroupConsumer(Startable):
     async def __anext__(self) -> Any:
         return await self.getone()
 
-    async def _poll(self, wait_ms: float, max_records: int | None) -> Records:
+    async def _poll(self, wait_ms: float, max_records: int | None, partitions: frozenset[TopicPartition]) -> Records:
         consumer, worker = self._started()
         refuse_in_listener()
         if self._is_polling:
@@ -155,7 +158,7 @@ class AsyncGroupConsumer(Startable):
 
         def run() -> Records:
             self._give_back(consumer)
-            fetch.records = consumer.poll(wait_ms, max_records)
+            fetch.records = _read(consumer, wait_ms, max_records, partitions)
             return fetch.records
 
         self._is_polling = True
@@ -174,6 +177,22 @@ class AsyncGroupConsumer(Startable):
             for partition, records in (fetch.records or {}).items():
                 if partition in consumer.assignment():
                     consumer.seek(partition, records[0].offset)
+
+    async def pause(self, *partitions: TopicPartition) -> None:
+        """Exclude partitions from `getmany` until they are resumed or given up. This member still owns them.
+
+        Raises:
+            IllegalStateError: this member does not own one of them.
+        """
+        await self._do(lambda consumer: consumer.pause(*partitions))
+
+    async def resume(self, *partitions: TopicPartition) -> None:
+        """Include paused partitions in `getmany` again. Raises what `pause` raises."""
+        await self._do(lambda consumer: consumer.resume(*partitions))
+
+    def paused(self) -> set[TopicPartition]:
+        """Return the paused partitions."""
+        return self._consumer.paused() if self._consumer is not None else set()
 
     # -- positions and offsets -----------------------------------------------------------------------------------------
 
@@ -209,6 +228,23 @@ class AsyncGroupConsumer(Startable):
         if self._worker is None or self._consumer is None:
             raise IllegalStateError("The consumer is not started: use `async with`, or await `start()`")
         return self._consumer, self._worker
+
+
+def _read(
+    consumer: GroupConsumer, wait_ms: float, max_records: int | None, partitions: frozenset[TopicPartition]
+) -> Records:
+    """Poll once. If partitions are given, leave the records of all others for a later poll."""
+    if not partitions:
+        return consumer.poll(wait_ms, max_records)
+    others = consumer.assignment() - consumer.paused() - partitions
+    consumer.pause(*others)
+    try:
+        records = consumer.poll(wait_ms, max_records)
+    finally:
+        consumer.resume(*(others & consumer.assignment()))
+    for partition in records.keys() - partitions:  # it was assigned during the poll
+        consumer.seek(partition, records.pop(partition)[0].offset)
+    return records
 
 
 class _OnLoop(ConsumerRebalanceListener):  # type: ignore[misc]

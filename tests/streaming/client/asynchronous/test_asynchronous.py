@@ -12,7 +12,7 @@ from kafka.errors import IllegalStateError, KafkaConfigurationError, KafkaError
 from streaming.client import AsyncGroupConsumer, AsyncGroupMember, GroupConsumer
 from streaming.testing import InMemoryCoordinator
 
-P0 = TopicPartition("orders", 0)
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 READ: dict[str, Any] = {"group_id": "group", "auto_offset_reset": "earliest"}
 
 
@@ -41,9 +41,10 @@ def committed(coordinator: InMemoryCoordinator) -> int | None:
 # -- consumer ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_consumer_iterates_and_commits_what_was_received(orders: InMemoryCoordinator) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_consumer_iterates_and_commits_what_was_received(orders: InMemoryCoordinator, protocol: str) -> None:
     async def test() -> None:
-        async with AsyncGroupConsumer("orders", **READ) as consumer:
+        async with AsyncGroupConsumer("orders", **READ, group_protocol=protocol) as consumer:
             received = []
             async for record in consumer:
                 received.append(record.value)
@@ -61,6 +62,38 @@ def test_a_consumer_iterates_and_commits_what_was_received(orders: InMemoryCoord
 
     run(test())
     assert committed(orders) == 4, "the end of the block commits"
+
+
+def test_records_of_chosen_partitions_are_returned(orders: InMemoryCoordinator) -> None:
+    """The records of the others come later, in order, also if the partitions are assigned during the call."""
+    orders.create_topic("orders", 2)
+    orders.produce("orders", b"other", partition=1)
+
+    async def test() -> None:
+        async with AsyncGroupConsumer("orders", **READ) as consumer:
+            assert (await consumer.getone(P1)).value == b"other"
+            assert await consumer.getmany(P1, timeout_ms=300) == {}
+            assert consumer.paused() == set()
+            assert [(await consumer.getone(P0, P1)).value for _ in range(2)] == [b"0", b"1"]
+            assert [record.value for record in (await consumer.getmany(timeout_ms=1_000))[P0]] == [b"2", b"3", b"4"]
+
+    run(test())
+
+
+def test_paused_partitions_are_left_out(orders: InMemoryCoordinator) -> None:
+    async def test() -> None:
+        async with AsyncGroupConsumer("orders", **READ) as consumer:
+            assert (await consumer.getone()).value == b"0"
+            await consumer.pause(P0)
+            assert consumer.paused() == {P0}
+            assert await consumer.getmany(timeout_ms=300) == {}
+            assert await consumer.getmany(P0, timeout_ms=300) == {}
+            await consumer.resume(P0)
+            assert (await consumer.getone()).value == b"1"
+            with pytest.raises(IllegalStateError):
+                await consumer.pause(P1)
+
+    run(test())
 
 
 def test_a_failed_block_commits_nothing(orders: InMemoryCoordinator) -> None:
