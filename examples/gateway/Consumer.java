@@ -15,12 +15,14 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -32,6 +34,10 @@ class Consumer {
     static void produce(String servers) throws Exception {
         try (var admin = Admin.create(Map.of("bootstrap.servers", servers))) {
             admin.createTopics(List.of(new NewTopic(TOPIC, 1, (short) 1))).all().get();
+        } catch (ExecutionException error) {
+            if (!(error.getCause() instanceof TopicExistsException)) { // from an earlier run
+                throw error;
+            }
         }
         var settings = Map.<String, Object>of("bootstrap.servers", servers);
         try (var producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {

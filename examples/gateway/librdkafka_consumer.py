@@ -13,7 +13,7 @@ Output:
 import argparse
 from collections.abc import Sequence
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 TOPIC = "librdkafka-orders"
@@ -22,9 +22,13 @@ WAIT_S = 60.0
 
 
 def produce(servers: str) -> None:
-    """Create the topic and produce the orders. Raise `KafkaException` if the topic exists."""
+    """Create the topic, unless an earlier run has created it, and produce the orders."""
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(WAIT_S)
+    try:
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(WAIT_S)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
     producer = Producer({"bootstrap.servers": servers})
     for number in range(1, RECORDS + 1):
         producer.produce(TOPIC, b"order %d" % number)

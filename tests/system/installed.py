@@ -73,6 +73,11 @@ class Environment:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def script(self, file: Path, *words: str) -> str:
+        done = self._run(self._python, file, *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
     @contextmanager
     def serving(self, *words: str) -> Iterator[dict[str, Any]]:
         """Run a command, and yield the content of its ready file. After SIGTERM the command must exit with 0."""

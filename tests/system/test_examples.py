@@ -60,9 +60,13 @@ def output(*command: str) -> str:
 
 def check(file: Path, servers: str, *arguments: str) -> None:
     """Check that an example prints the output of its docstring, apart from times and ids."""
-    docstring = ast.get_docstring(ast.parse(file.read_text())) or ""
     printed = output(sys.executable, str(file), "--bootstrap-servers", servers, *arguments)
-    assert masked(printed) == masked(shown(docstring)), printed
+    assert masked(printed) == masked(docstring_output(file)), printed
+
+
+def docstring_output(file: Path) -> str:
+    """Return the output that an example's docstring shows."""
+    return shown(ast.get_docstring(ast.parse(file.read_text())) or "")
 
 
 def test_a_rolling_deploy_passes_seats_on_and_the_history_job_counts_it(up: dict[str, str]) -> None:

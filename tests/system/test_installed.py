@@ -12,7 +12,9 @@ from streaming.cli.extras import EXTRAS
 from streaming.errors import Exit
 from streaming.query.coordinator import Coordinator
 from tests.deploy.reading import ROOT
+from tests.docs.test_examples import EXAMPLES
 from tests.system.installed import Environment, build
+from tests.system.test_examples import docstring_output, masked
 from tests.system.waiting import HANG_S
 
 pytestmark = pytest.mark.long
@@ -21,6 +23,16 @@ BASE_BYTES_MAX = 60_000_000
 IMPORT_S_MAX = 0.4
 
 IMPORT = "import time; start = time.process_time(); import streaming.client; print(time.process_time() - start)"
+EXAMPLES_AND_ADDRESSES = {
+    "sharing_cameras.py": "bootstrap_servers",
+    "scheduler.py": "bootstrap_servers",
+    "asyncio_worker.py": "bootstrap_servers",
+    "restore_offsets.py": "bootstrap_servers",
+    "rolling_deploy.py": "bootstrap_servers",
+    "gateway/librdkafka_consumer.py": "gateway",
+}
+"""The examples that one command starts, and the address that each of them gets."""
+
 MEMBER = """
 import sys
 from streaming.client import GroupMember
@@ -118,4 +130,7 @@ def test_all_extras_run_everything_in_an_empty_folder(wheel: Path, tmp_path: Pat
     with environment.serving("up", "--no-demo") as ready:
         assert "<html" in fetched(ready["dashboard"])
         assert environment.python(MEMBER, ready["bootstrap_servers"], "coordinator") == "gate yard\n"
+        for example, servers in EXAMPLES_AND_ADDRESSES.items():
+            printed = environment.script(EXAMPLES / example, "--bootstrap-servers", ready[servers])
+            assert masked(printed) == masked(docstring_output(EXAMPLES / example)), example
     assert list(environment.empty.iterdir()) == []
