@@ -74,22 +74,39 @@ class EmptyConsumerGroupsEnd:
             assert has_deadline or group.phase is not Phase.EMPTY, f"{group_id} is Empty for ever"
 
 
-class ConsumerHandoversAddUp:
-    """I1: each handover names the holder before, and the holders after all of them are those of the state.
-
-    Two topics have the same name if one was made anew. They are not told apart here. Two names that wrong facts give
-    one id are left out: a handover may then have either of them.
-    """
+class AmbiguousNames:
+    """The names of topics that wrong facts give to one id. A record may then have either of them."""
 
     def __init__(self) -> None:
-        self.holders: defaultdict[str, Counter[tuple[Place, str]]] = defaultdict(Counter)
         self.names: defaultdict[str, set[str]] = defaultdict(set)
         """The names of each topic id, as facts have them."""
 
         self.ambiguous: set[str] = set()
 
+    def __contains__(self, name: str) -> bool:
+        return name in self.ambiguous
+
+    def note(self, step: Step) -> None:
+        for _, request in step.requests:
+            for fact in getattr(request, "topics", None) or ():
+                if isinstance(fact, TopicFact) and fact.topic_id is not None:
+                    names = self.names[fact.topic_id]
+                    names.add(fact.topic)
+                    self.ambiguous |= names if len(names) > 1 else set()
+
+
+class ConsumerHandoversAddUp:
+    """I1: each handover names the holder before, and the holders after all of them are those of the state.
+
+    Two topics have the same name if one was made anew. They are not told apart here. Ambiguous names are left out.
+    """
+
+    def __init__(self) -> None:
+        self.holders: defaultdict[str, Counter[tuple[Place, str]]] = defaultdict(Counter)
+        self.ambiguous = AmbiguousNames()
+
     def watch(self, step: Step) -> None:
-        self._note_names(step)
+        self.ambiguous.note(step)
         for output in step.news:
             if forgotten(output) or isinstance(output, GroupConverted):
                 self.holders.pop(output.group_id or "", None)
@@ -108,14 +125,6 @@ class ConsumerHandoversAddUp:
             told, found = (self._named(held) for held in (+self.holders[group_id], found))
             assert told == found, f"in {group_id}, {found - told} took over untold, {told - found} gave up untold"
 
-    def _note_names(self, step: Step) -> None:
-        for _, request in step.requests:
-            for fact in getattr(request, "topics", None) or ():
-                if isinstance(fact, TopicFact) and fact.topic_id is not None:
-                    names = self.names[fact.topic_id]
-                    names.add(fact.topic)
-                    self.ambiguous |= names if len(names) > 1 else set()
-
     def _named(self, held: Counter[tuple[Place, str]]) -> Counter[tuple[Place, str]]:
         return Counter({key: count for key, count in held.items() if key[0][0] not in self.ambiguous})
 
@@ -130,12 +139,17 @@ class ConsumerHandoversAddUp:
 
 
 class TakersHaveHigherTokens:
-    """I2: who takes over a partition has a higher token than all who had it before, in whichever protocol."""
+    """I2: who takes over a partition has a higher token than all who had it before, in whichever protocol.
+
+    Ambiguous names are left out: the owner of a topic seems to take over another one when wrong facts rename it.
+    """
 
     def __init__(self) -> None:
         self.latest: defaultdict[str, dict[Place, tuple[str, int]]] = defaultdict(dict)
+        self.ambiguous = AmbiguousNames()
 
     def watch(self, step: Step) -> None:
+        self.ambiguous.note(step)
         for output in step.news:
             if isinstance(output, Published) and isinstance(output.record, GroupRecord):
                 self._published(output.record)
@@ -153,7 +167,7 @@ class TakersHaveHigherTokens:
                     now[topic, number] = member.member_id, member.fencing_token
         for place, (member_id, token) in now.items():
             holder, highest = latest.get(place, ("", 0))
-            if taken[place] > 1:
+            if taken[place] > 1 or place[0] in self.ambiguous:
                 continue  # a classic leader has assigned it twice, or a topic was made anew
             assert holder == member_id or token > highest, (
                 f"{member_id} takes {place} from {holder} with the token {token}, after {highest}: {record}"
