@@ -28,12 +28,13 @@ REQUEST_TIMEOUT_MS_MAX = 10_000
 
 
 def last_deadline_ms(groups: Iterable[AnyGroup], now_ms: int) -> int:
-    """Return the latest of the deadlines that are set now, but for those of offsets, and of the groups' times.
+    """Return the latest of now, of the deadlines that are set, but for those of offsets, and of the groups' times.
 
-    A group's time never goes back (I12). If a clock was ahead, the next wait of its groups starts at that time.
+    A group's time never goes back (I12). If a clock was ahead, the next wait of its groups starts at that time. If the
+    coordinator was unavailable, all deadlines may be in the past.
     """
     waits = [at_ms for group in groups for at_ms in _waits_ms(group.vitals)]
-    return max((at_ms for at_ms in waits if at_ms < NEVER_MS), default=now_ms)
+    return max((at_ms for at_ms in waits if at_ms < NEVER_MS and at_ms > now_ms), default=now_ms)
 
 
 def _waits_ms(vitals: Vitals | ConsumerVitals) -> list[int]:
