@@ -117,7 +117,9 @@ class Rounds:
     def overdue(
         self, groups: Mapping[str, AnyGroup], living: Mapping[str, Sequence[AnyProcess]], now_ms: int
     ) -> str | None:
-        """Return a message about a group that takes longer; None if none does. All of its members have to be alive."""
+        """Return a message about a group that takes longer; None if none does. All of its members have to be alive, and
+        no freeze may hold it.
+        """
         messages = (self._overdue(groups.get(group_id), alive, now_ms) for group_id, alive in living.items())
         return next((message for message in messages if message is not None), None)
 
@@ -126,6 +128,6 @@ class Rounds:
             return None
         are_all_alive = group.members.keys() == {p.member_id for p in living if isinstance(p, Consumer)}
         took_ms = now_ms - self.planned_ms.get(group.group_id, now_ms)
-        if not are_all_alive or took_ms <= self.longest_ms:
+        if group.vitals.is_frozen or not are_all_alive or took_ms <= self.longest_ms:
             return None
         return f"{group.group_id} is {group.phase.value} {took_ms} ms after its plan"
