@@ -12,11 +12,12 @@ import psutil
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.system.conftest import kill_family
 from tests.system.installed import Environment
 from tests.system.waiting import HANG_S, wait_until
 
 RECORDS = 5
-TOPIC, PREFIX, OBSERVED = "orders", "coordinator", "observed"
+TOPIC, OBSERVED = "orders", "observed"
 
 OWN_CLIENT = """
 import sys
@@ -88,10 +89,7 @@ class Site:
 
     def kill(self, process: psutil.Process) -> None:
         """Kill a command and the Java process that it started."""
-        family = [process, *process.children(recursive=True)]
-        for each in family:
-            each.kill()
-        psutil.wait_procs(family, HANG_S)
+        kill_family(process.pid)
         self.running.remove(process)
 
     def stop(self) -> None:

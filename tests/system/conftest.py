@@ -59,6 +59,17 @@ def observer(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     observer.stop()
 
 
+def kill_family(pid: int) -> None:
+    """Kill a process and all processes that it has started, at the same time, and wait until they have ended."""
+    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    for process in family:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(family, timeout=20)
+
+
 @dataclass
 class Service:
     """A `coordinator run` in its own process."""
@@ -79,13 +90,7 @@ class Service:
 
     def kill(self) -> None:
         """Kill the driver with SIGKILL: the Python process and its Java process at the same time."""
-        family = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
-        for process in family:
-            try:
-                process.kill()
-            except psutil.NoSuchProcess:
-                continue
-        psutil.wait_procs(family, timeout=20)
+        kill_family(self.process.pid)
         self.process.wait(20)
 
     def stop(self) -> int:

@@ -99,9 +99,14 @@ class Environment:
             process = subprocess.Popen(
                 command, stdout=out, stderr=subprocess.STDOUT, env=self._variables, cwd=self.empty
             )
-        wait_until(lambda: ready_file.exists() or process.poll() is not None, account=log.read_text)
-        assert process.poll() is None, log.read_text()
-        return process, log, json.loads(ready_file.read_text())
+        try:
+            wait_until(lambda: ready_file.exists() or process.poll() is not None, account=log.read_text)
+            assert process.poll() is None, log.read_text()
+            return process, log, json.loads(ready_file.read_text())
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
 
     @property
     def _variables(self) -> dict[str, str]:
