@@ -101,7 +101,7 @@ LOCAL_CONFIG = {
     "spark.shuffle.compress": "false",  # shuffled data stays in the page cache
     # The defaults fork chmod once and readlink four times for each file of the checkpoint, and add a checksum file.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "spark.sql.streaming.checkpointFileManagerClass": (f"{CHECKPOINTING}.FileSystemBasedCheckpointFileManager"),
+    "spark.sql.streaming.checkpointFileManagerClass": f"{CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
 }
 """Additional Spark settings for a driver and an executor that are one process on one machine."""
 
