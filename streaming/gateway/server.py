@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
-from coordinator.requests import Heartbeat
+from coordinator.heartbeats import Heartbeat
 from streaming.config.settings import Settings
 from streaming.errors import PortTaken, UserError
 from streaming.gateway.asking import Asking
@@ -162,9 +162,9 @@ class Gateway:
         self.following = Following(self.topics)
         self.transactions = Transactions(settings)
         self.authorizer = await self._make_authorizer()
-        self._bootstrap = await self._listen(settings.gateway_port, None)
         await self.cluster.refresh()
-        await self.offer_of(None)
+        await self.offer_of(None)  # without it a client that connects at once would get a response without most APIs
+        self._bootstrap = await self._listen(settings.gateway_port, None)
         self._sweeper = self._loop.create_task(self._sweep())
         self._follower = self._loop.create_task(self.following.keep(settings.metadata_refresh_ms / 1_000))
         self._report(f"The gateway listens on {self.bootstrap_servers}. Use it as bootstrap.servers of Kafka clients.")

@@ -32,6 +32,7 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from streaming.gateway.apis import APIS
+from streaming.gateway.cluster import Address
 from tests.system.conftest import Service
 from tests.system.waiting import wait_until
 from tests.system.wire import Wire, connect
@@ -109,6 +110,23 @@ def produce(acks: int, *values: bytes) -> Any:
     topic = ProduceRequest.TopicProduceData
     data = topic.PartitionProduceData(index=0, records=records(*values))
     return ProduceRequest(version=9, acks=acks, timeout_ms=5_000, topic_data=[topic(name=TOPIC, partition_data=[data])])
+
+
+# -- the start ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_brokers_versions_are_known_before_a_client_can_connect(gateway: Gateway):
+    """librdkafka ends a transactional producer for good if the first response to ApiVersions lacks most APIs."""
+
+    class Noting(Gateway):
+        knew = False
+
+        async def _listen(self, port: int, node_id: int | None) -> Address:
+            self.knew |= node_id is None and self._offers.get(None, (0.0, None))[1] is not None
+            return await super()._listen(port, node_id)
+
+    with Noting(gateway.settings.model_copy(update={"gateway_port": 0})) as noting:
+        assert noting.knew
 
 
 # -- order -------------------------------------------------------------------------------------------------------------
