@@ -55,7 +55,11 @@ class Budget:
 
     def spend(self, group_id: str, outputs: Iterable[Output], in_bytes: int) -> None:
         """Count the outputs of a request of `in_bytes` bytes."""
-        excess = sum(map(size_of, outputs)) - STEP_BYTES_PER_BYTE * in_bytes
+        self.spend_bytes(group_id, sum(map(size_of, outputs)), in_bytes)
+
+    def spend_bytes(self, group_id: str, out_bytes: int, in_bytes: int) -> None:
+        """Count `out_bytes` bytes of output for a request of `in_bytes` bytes."""
+        excess = out_bytes - STEP_BYTES_PER_BYTE * in_bytes
         if excess > 0:
             self._spent += excess
             self._by_group[group_id] = self._by_group.get(group_id, 0) + excess

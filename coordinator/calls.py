@@ -13,9 +13,10 @@ from msgspec import Struct, structs
 from coordinator.effects import CommitEnded
 from coordinator.errors import ErrorCode
 from coordinator.group_parts import NEVER_MS
+from coordinator.heartbeats import Heartbeat
 from coordinator.member_config import MemberConfig
 from coordinator.member_requests import Sent
-from coordinator.requests import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch
+from coordinator.requests import JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch
 
 UNANSWERED_HEARTBEATS_MAX = 32
 """Bounds the memory that a long outage of the coordinator costs. Responses to older heartbeats have no new

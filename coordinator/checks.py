@@ -16,12 +16,12 @@ from coordinator import answers
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
 from coordinator.group import Group, Vitals, bytes_of
+from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.limits import GROUP_ID_CHARS_MAX, GROUP_PROTOCOLS_BYTES_MAX
 from coordinator.phases import Phase
 from coordinator.requests import (
     DeleteGroup,
     ExpelMember,
-    Heartbeat,
     JoinGroup,
     Leaving,
     OffsetCommit,
@@ -42,6 +42,11 @@ def group_id_fits(request: Request, needs_group_id: bool) -> ErrorCode:
     if len(request.group_id) > GROUP_ID_CHARS_MAX or (needs_group_id and not request.group_id):
         return ErrorCode.INVALID_GROUP_ID
     return ErrorCode.NONE
+
+
+def has_even_columns(request: Heartbeats, config: Config) -> ErrorCode:
+    """INVALID_REQUEST: the columns have different numbers of entries."""
+    return ErrorCode.NONE if request.is_even else ErrorCode.INVALID_REQUEST
 
 
 def session_timeout_is_allowed(request: JoinGroup, config: Config) -> ErrorCode:

@@ -14,13 +14,13 @@ from coordinator.consumer import administration, classics, describe, heartbeats
 from coordinator.consumer.checks import GROUP_CHECKS, tells_of_few_matches, tells_of_few_partitions
 from coordinator.consumer.offsets import may_commit, may_commit_in_transaction, may_fetch
 from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics
+from coordinator.heartbeats import Heartbeat
 from coordinator.kind import Kind, always
 from coordinator.kinds import KINDS
 from coordinator.requests import (
     DeleteGroup,
     DescribeGroup,
     ExpelMember,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     OffsetCommit,

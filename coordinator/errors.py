@@ -8,6 +8,7 @@ Source: names and numbers are those of Kafka's `org.apache.kafka.common.protocol
 """
 
 from enum import Enum
+from functools import cache
 
 
 class ErrorCode(Enum):
@@ -51,6 +52,12 @@ class ErrorCode(Enum):
     def __init__(self, number: int, retriable: bool) -> None:
         self.number = number
         self.retriable = retriable
+
+
+@cache
+def name_of(number: int) -> str:
+    """Return the name of an error number; the number itself if this module does not have it."""
+    return next((error.name for error in ErrorCode if error.number == number), str(number))
 
 
 class CoordinatorError(Exception):

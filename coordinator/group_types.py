@@ -13,8 +13,8 @@ from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.consumer_vitals import ConsumerVitals
 from coordinator.describe import publishing
 from coordinator.group import Group, Vitals
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import Output, Reply
-from coordinator.requests import Heartbeat
 from coordinator.seats import debts
 from coordinator.timers import Timers
 

@@ -45,6 +45,7 @@ class Subject(Enum):
     GROUP = auto()  # one group: a `Group`, or None if the group does not exist
     GROUPS = auto()  # all groups of a shard: for each one its id, its protocol type and its phase
     TRANSACTIONS = auto()  # the groups with pending commits that have ended: `transactions.Settling`
+    HEARTBEATS = auto()  # the codes of the responses to the heartbeats of one record, in its order
     RULES = auto()  # the access rules of a shard: `guard.KeptRules`
     POLICIES = auto()  # the policies of a shard: `kept_policies.KeptPolicies`
 

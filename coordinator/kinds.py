@@ -20,6 +20,7 @@ from coordinator import (
     administration,
     checks,
     describe,
+    gathered,
     guard,
     kept_policies,
     leaving,
@@ -34,6 +35,7 @@ from coordinator.consumer import checks as consumer_checks
 from coordinator.consumer import refusing
 from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics
 from coordinator.errors import ErrorCode
+from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.kind import Kind, Right, Subject, TopicRight, always
 from coordinator.outputs import (
     CheckAccessAnswer,
@@ -49,6 +51,7 @@ from coordinator.outputs import (
     FetchedOffset,
     GroupTopicsAnswer,
     HeartbeatAnswer,
+    HeartbeatsAnswer,
     JoinGroupAnswer,
     LeaveGroupAnswer,
     ListGroupsAnswer,
@@ -71,7 +74,6 @@ from coordinator.requests import (
     DescribeGroup,
     DescribePolicies,
     ExpelMember,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     ListGroups,
@@ -131,6 +133,12 @@ KINDS: dict[type[Struct], Kind] = {
         needs_group_id=True,
         absent=ErrorCode.UNKNOWN_MEMBER_ID,
         of_the_group=checks.of_vitals(*checks.OF_A_MEMBER),
+    ),
+    Heartbeats: Kind(  # each heartbeat is handled by the row above, and needs its right
+        HeartbeatsAnswer,
+        gathered.answer,
+        subject=Subject.HEARTBEATS,
+        on_its_own=(checks.has_even_columns,),
     ),
     LeaveGroup: Kind(
         LeaveGroupAnswer,

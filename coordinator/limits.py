@@ -61,6 +61,13 @@ OWNED_PARTITIONS_MAX = PLANNED_PARTITIONS_MAX
 """Partitions that one heartbeat may list as owned, over all topics: a member is assigned no more. Beyond it:
 INVALID_REQUEST."""
 
+HEARTBEATS_MAX = 1_000
+"""Heartbeats that one record may have. With ids of the usual lengths it takes some 150 KB."""
+
+HEARTBEAT_BYTES = 256
+"""The bytes for which each of these heartbeats counts in the budget of a step. With ids of the usual lengths, the size
+of the record covers them. So the heartbeats of one step are bounded, however short the ids are."""
+
 LEAVING_MEMBERS_MAX = 10_000
 """Members that one leave request may name."""
 

@@ -37,6 +37,7 @@ from coordinator.effects import (
 )
 from coordinator.errors import ErrorCode
 from coordinator.group_parts import NEVER_MS
+from coordinator.heartbeats import Heartbeat
 from coordinator.member_config import MemberConfig
 from coordinator.member_requests import Sent
 from coordinator.outputs import (
@@ -61,7 +62,6 @@ from coordinator.reactions import (
 )
 from coordinator.requests import (
     Assignment,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     OffsetCommit,
@@ -221,7 +221,7 @@ class Member:
         return todos
 
     def _beat(self, now_ms: int) -> list[Todo]:
-        self._heartbeat_ms = now_ms + self.config.heartbeat_interval_ms
+        self._heartbeat_ms = self.config.next_heartbeat_ms(now_ms)
         self._calls.forget_old_heartbeats()
         return self._call(member_requests.heartbeat(self, self._calls.next_id()), now_ms)
 
@@ -262,7 +262,7 @@ class Member:
         self.state = MemberState.COMPLETING_REBALANCE
         self.generation_id, self.member_id = answer.generation_id, answer.member_id
         self.protocol_name, self.is_leader = answer.protocol_name, answer.leader == answer.member_id
-        self._heartbeat_ms = now_ms + self.config.heartbeat_interval_ms
+        self._heartbeat_ms = self.config.next_heartbeat_ms(now_ms)
         self._silent_ms = now_ms + self.config.session_timeout_ms
         is_planned = answer.skip_assignment
         todos = [] if self.is_leader and not is_planned else self._sync((), now_ms)

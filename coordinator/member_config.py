@@ -10,6 +10,8 @@ class MemberConfig(Struct, frozen=True, kw_only=True):
         reply_to: The mailbox that responses are read from.
         group_instance_id: Makes it a static member, which sends no leave request (KIP-345).
         max_poll_interval_ms: The longest time between two calls of `poll`; also the rebalance timeout.
+        moments_ms: Heartbeats are sent when the member's time plus this number is a multiple of the interval. With the
+            difference of the wall clock and the member's clock, members of many processes send them at the same times.
         request_timeout_ms: How long a response may take before the request is sent again.
     """
 
@@ -23,5 +25,10 @@ class MemberConfig(Struct, frozen=True, kw_only=True):
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
     request_timeout_ms: int = 30_000
+    moments_ms: int = 0
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
+
+    def next_heartbeat_ms(self, now_ms: int) -> int:
+        """Return the next time for a heartbeat, at most one interval later."""
+        return now_ms + self.heartbeat_interval_ms - (now_ms + self.moments_ms) % self.heartbeat_interval_ms

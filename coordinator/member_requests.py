@@ -3,11 +3,11 @@
 from typing import Any, Protocol
 
 from coordinator import requests
+from coordinator.heartbeats import Heartbeat
 from coordinator.limits import REASON_CHARS_MAX
 from coordinator.member_config import MemberConfig
 from coordinator.requests import (
     Assignment,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaving,

@@ -23,8 +23,16 @@ from coordinator.flaps import End, note_join
 from coordinator.group import Group, Member, Parked, Vitals
 from coordinator.group_parts import NEVER_MS, Session
 from coordinator.hashing import member_suffix
+from coordinator.heartbeats import Heartbeat
 from coordinator.limits import PENDING_MAX
-from coordinator.outputs import HeartbeatAnswer, JoinGroupAnswer, MemberFenced, MemberJoined, Output, Reply
+from coordinator.outputs import (
+    HeartbeatAnswer,
+    JoinGroupAnswer,
+    MemberFenced,
+    MemberJoined,
+    Output,
+    Reply,
+)
 from coordinator.phases import Phase
 from coordinator.rebalance import (
     expired,
@@ -37,7 +45,7 @@ from coordinator.rebalance import (
     vote,
 )
 from coordinator.refusals import refusal
-from coordinator.requests import Heartbeat, JoinGroup, Protocol, SyncGroup
+from coordinator.requests import JoinGroup, Protocol, SyncGroup
 from coordinator.seating import note_repeated_join
 from coordinator.seats import newcomers, offers
 from coordinator.seats.added import look_at_plan

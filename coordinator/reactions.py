@@ -6,7 +6,8 @@ Source: the response handlers of Kafka's AbstractCoordinator and ConsumerCoordin
 from enum import Enum, auto
 
 from coordinator.errors import ErrorCode
-from coordinator.requests import Heartbeat, JoinGroup, OffsetCommit, OffsetFetch, SyncGroup
+from coordinator.heartbeats import Heartbeat
+from coordinator.requests import JoinGroup, OffsetCommit, OffsetFetch, SyncGroup
 
 
 class Act(Enum):

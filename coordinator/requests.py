@@ -14,6 +14,7 @@ from coordinator import limits
 from coordinator.access import Operation, Resource, Rules, Time
 from coordinator.base_request import BaseRequest, Id, Int32, Int64, Name, Reason, TopicId
 from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics, TopicFact
+from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.policies import Entries
 
 
@@ -67,14 +68,6 @@ class SyncGroup(BaseRequest, frozen=True, kw_only=True, tag="sync_group"):
     protocol_type: Name | None = None
     protocol_name: Name | None = None
     assignments: Annotated[tuple[Assignment, ...], Meta(max_length=limits.ASSIGNMENTS_MAX)] = ()
-
-
-class Heartbeat(BaseRequest, frozen=True, kw_only=True, omit_defaults=True, tag="heartbeat"):
-    """Renew a session, and ask whether to rejoin. It is the most frequent request, so defaults are not written."""
-
-    generation_id: Int32
-    member_id: Id
-    group_instance_id: Id | None = None
 
 
 class Leaving(Struct, frozen=True, forbid_unknown_fields=True):
@@ -314,6 +307,7 @@ Request = (
     JoinGroup
     | SyncGroup
     | Heartbeat
+    | Heartbeats
     | LeaveGroup
     | OffsetCommit
     | TxnOffsetCommit

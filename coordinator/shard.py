@@ -28,12 +28,14 @@ from coordinator.group import Group
 from coordinator.group_parts import PLACE_END
 from coordinator.group_types import answer_of_vitals, reconsidered, timers_of, with_published
 from coordinator.hashing import shard_of
+from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.kind import Kind, Subject
 from coordinator.kinds import KINDS
-from coordinator.outputs import Output
+from coordinator.limits import HEARTBEAT_BYTES
+from coordinator.outputs import HeartbeatAnswer, Output, Reply
 from coordinator.phases import Phase
 from coordinator.refusals import reject
-from coordinator.requests import Heartbeat, JoinGroup, Received, Unreadable, Wake
+from coordinator.requests import JoinGroup, Received, Unreadable, Wake
 from coordinator.shard_state import ShardState
 from coordinator.transactions import Settling
 from coordinator.vitals_codec import decode_now_ms
@@ -62,13 +64,11 @@ class Shard(ShardState):
 
     def _read(self, log: Sequence[Received]) -> list[Output]:
         """Handle the requests of one batch."""
-        budget, groups, rules = self._budget, self._groups, self._rules
-        slack_ms, late_notice_ms = self._config.clock_slack_ms, self._config.late_notice_ms
-        now_ms, earliest_ms, latest_ms = self._times.now_ms, self._times.earliest_ms, self._times.latest_ms
-        touched = groups.vitals
+        budget, rules, slack_ms = self._budget, self._rules, self._config.clock_slack_ms
+        earliest_ms, latest_ms = self._times.earliest_ms, self._times.latest_ms
         outputs, ahead = list[Output](), list[Received]()
         for received in log:
-            request = received.request
+            request: Any = received.request
             if budget.is_tight and self._must_wait(received):
                 outputs.extend(self._defer(received))
                 continue
@@ -83,22 +83,29 @@ class Shard(ShardState):
             if rules.guard is not None and not rules.guard.admits(received, kind := KINDS.get(type(request))):
                 outputs.extend(self._charged(received, rules.guard.refuse(received, kind)))
                 continue
-            # Nearly all requests are heartbeats of a group in which no deadline is due: they need only its vitals.
-            if (type(request) is Heartbeat or type(request) is ConsumerGroupHeartbeat) and request.group_id:
-                vitals = touched.get(request.group_id) or groups.vitals_of(request.group_id)
-                if vitals is not None:
-                    at_ms = received.at_ms if received.at_ms > vitals.now_ms else vitals.now_ms
-                    if vitals.earliest_ms > at_ms:
-                        vitals.now_ms = at_ms
-                        vitals.note_lateness(now_ms, late_notice_ms)
-                        if (reply := answer_of_vitals(vitals, request, at_ms, self._config)) is not None:
-                            outputs.append(reply)
-                            continue
-            if type(request) is not Wake:
+            is_heartbeat = type(request) is Heartbeat or type(request) is ConsumerGroupHeartbeat
+            if is_heartbeat and (reply := self._answer_soon(request, received.at_ms)) is not None:
+                outputs.append(reply)
+            elif type(request) is not Wake:
                 outputs.extend(self._charged(received, self._take(received)))
         if ahead:
             outputs.append(clock_ahead(self._partition, ahead, latest_ms))
         return outputs
+
+    def _answer_soon(self, request: Heartbeat | ConsumerGroupHeartbeat, at_ms: int) -> Reply | None:
+        """Return the reply to a heartbeat that needs only the vitals of its group; None for every other one.
+
+        Nearly all requests are heartbeats of a group in which no deadline is due.
+        """
+        vitals = self._groups.vitals.get(request.group_id) or self._groups.vitals_of(request.group_id)
+        if vitals is None or not request.group_id:
+            return None
+        at_ms = max(at_ms, vitals.now_ms)
+        if vitals.earliest_ms <= at_ms:
+            return None
+        vitals.now_ms = at_ms
+        vitals.note_lateness(self._times.now_ms, self._config.late_notice_ms)
+        return answer_of_vitals(vitals, request, at_ms, self._config)
 
     # -- the bounds of a step ------------------------------------------------------------------------------------------
 
@@ -119,6 +126,8 @@ class Shard(ShardState):
         """Defer a request to the next step; refuse the request if too many are deferred already."""
         request = received.request
         self._waiting.add(_group_of(received))
+        if isinstance(request, Heartbeats):
+            self._waiting.update(request.groups)
         if self._budget.defers(received.size_bytes):
             self.deferred.append(replace(received, was_deferred=True))
         elif isinstance(request, Unreadable):
@@ -202,6 +211,32 @@ class Shard(ShardState):
         if not kind.creates_group(request) or kind.error_on_its_own(request, self._config) is not ErrorCode.NONE:
             return False
         return kind.answers_at_once(None, request, self._context(received, received.at_ms)) is None
+
+    def _take_heartbeats(self, kind: Kind, received: Received) -> Iterator[Output]:
+        """Handle the heartbeats of one record, each like a record of its own, and answer them together."""
+        request: Any = received.request
+        codes = list[int]()
+        if kind.error_on_its_own(request, self._config) is ErrorCode.NONE:
+            for heartbeat in request.each():
+                for output in self._beat(heartbeat, received):
+                    if type(output) is Reply and type(output.answer) is HeartbeatAnswer:
+                        codes.append(output.answer.code)
+                    else:
+                        yield output
+            self._budget.spend_bytes("", HEARTBEAT_BYTES * len(codes), received.size_bytes)
+        yield from self._handle(kind, codes, received, received.at_ms)
+
+    def _beat(self, heartbeat: Heartbeat, received: Received) -> Iterable[Output]:
+        """Handle one heartbeat of a record, or refuse it if requests to its group wait for the next step."""
+        kind, guard, group_id = KINDS[Heartbeat], self._rules.guard, heartbeat.group_id
+        if self._budget.is_tight and (group_id in self._waiting or self._budget.is_spent_by(group_id)):
+            return [kind.refuse(heartbeat, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+        if guard is not None and not guard.admits(single := replace(received, request=heartbeat), kind):
+            return self._charged(replace(single, size_bytes=0), guard.refuse(single, kind))
+        if (reply := self._answer_soon(heartbeat, received.at_ms)) is not None:
+            return [reply]
+        single = replace(received, request=heartbeat, size_bytes=0)
+        return self._charged(single, self._take(single))
 
     def _take_for_groups(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a request to all groups, after their deadlines up to the time of the request."""
@@ -318,6 +353,7 @@ _BY_SUBJECT: dict[Subject, Callable[[Shard, Kind, Received], Iterator[Output]]] 
     Subject.GROUP: Shard._take_for_group,
     Subject.GROUPS: Shard._take_for_groups,
     Subject.TRANSACTIONS: Shard._take_for_transactions,
+    Subject.HEARTBEATS: Shard._take_heartbeats,
     Subject.RULES: Shard._take_for_rules,
     Subject.POLICIES: Shard._take_for_policies,
 }

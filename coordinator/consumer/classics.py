@@ -28,6 +28,7 @@ from coordinator.events import blame, member_event
 from coordinator.flaps import note_join
 from coordinator.group_parts import NEVER_MS, Session
 from coordinator.hashing import member_suffix
+from coordinator.heartbeats import Heartbeat
 from coordinator.limits import GROUP_PROTOCOLS_BYTES_MAX
 from coordinator.outputs import (
     HeartbeatAnswer,
@@ -39,7 +40,7 @@ from coordinator.outputs import (
     SyncGroupAnswer,
 )
 from coordinator.refusals import refusal
-from coordinator.requests import Heartbeat, JoinGroup, SyncGroup
+from coordinator.requests import JoinGroup, SyncGroup
 
 UPGRADES, DOWNGRADES = ("bidirectional", "upgrade"), ("bidirectional", "downgrade")
 """The values of `group_consumer_migration_policy` that allow a conversion to a group of the consumer protocol, and to a

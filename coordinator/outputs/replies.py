@@ -56,6 +56,17 @@ class HeartbeatAnswer(Answer, frozen=True, kw_only=True, tag="heartbeat"):
     """The response to a heartbeat: the client is still a member, or must rejoin, or is no member any more."""
 
 
+class HeartbeatsAnswer(Answer, frozen=True, kw_only=True, tag="heartbeats"):
+    """The responses to the heartbeats of one record, in its order: their request ids, and Kafka's error numbers.
+
+    COORDINATOR_LOAD_IN_PROGRESS (14): requests to the group wait, so the heartbeat was not handled. Its sender sends it
+    again in a record of its own, which waits for its turn.
+    """
+
+    request_ids: tuple[str, ...] = ()
+    codes: tuple[int, ...] = ()
+
+
 class LeftMember(Struct, frozen=True):
     """The result of one entry of a leave request."""
 
@@ -339,6 +350,7 @@ AnyAnswer = (
     JoinGroupAnswer
     | SyncGroupAnswer
     | HeartbeatAnswer
+    | HeartbeatsAnswer
     | LeaveGroupAnswer
     | OffsetCommitAnswer
     | TxnOffsetCommitAnswer

@@ -22,6 +22,7 @@ from streaming.client.consumer_protocol.data import ConsumerProtocolConfig
 from streaming.client.plans import SETTING, resolve
 from streaming.client.strategies import Strategy
 from streaming.client.transport import Transport
+from streaming.moments import monotonic_ms, unix_ms
 from streaming.wire.signing import Signer, Signing
 
 _KAFKAS: Mapping[str, Any] = KafkaConsumer.DEFAULT_CONFIG
@@ -118,7 +119,8 @@ class ClientConfig(Struct, frozen=True):
 
     def member(self, transport: Transport, protocol_type: str) -> MemberConfig:
         """Return the configuration of a member of the classic protocol that reads its responses from a transport."""
-        return MemberConfig(**self._common(transport), protocol_type=protocol_type)
+        moments_ms = unix_ms() - monotonic_ms()
+        return MemberConfig(**self._common(transport), protocol_type=protocol_type, moments_ms=moments_ms)
 
     def consumer_protocol_member(self, transport: Transport) -> ConsumerProtocolConfig:
         """Return the configuration of a member of the consumer protocol. Each call makes another member id."""

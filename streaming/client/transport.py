@@ -25,10 +25,13 @@ from kafka.errors import KafkaError
 from msgspec import structs
 
 from coordinator.hashing import shard_of
+from coordinator.heartbeats import Heartbeat, Heartbeats
+from coordinator.limits import HEARTBEATS_MAX
 from coordinator.outputs import AnyAnswer
 from coordinator.requests import Request
 from streaming.client.topics import TopicWatch
 from streaming.errors import BrokerUnreachable, NoAnswer, NoCoordinator
+from streaming.moments import unix_ms
 from streaming.wire.inbox import Inbox, read_answer
 from streaming.wire.signing import Signer
 
@@ -36,6 +39,9 @@ log = logging.getLogger(__name__)
 
 TURN_MS = 50
 """The longest time that the thread waits for responses before it checks deadlines again: the delay of a deadline."""
+
+TICK_MS = 1_000
+"""A turn begins at each multiple of this time by the wall clock, since heartbeats of many processes fall due then."""
 
 LEADER_WAIT_MS = 15_000
 """The time for which the reply partition may have no leader. A new topic has one a moment after its creation."""
@@ -52,11 +58,6 @@ RECONNECT_WAIT_MS_MAX = 1_000
 """As in Kafka's own clients. With kafka-python's half a minute, sessions that began on the brokers' return would
 expire.
 """
-
-
-def monotonic_ms() -> int:
-    """Return the time for deadlines in this process, milliseconds of a monotonic clock."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class Correspondent(Protocol):
@@ -91,6 +92,7 @@ class Transport:
         self._servers = kafka["bootstrap_servers"]
         self._client_of: Any = kafka.get("kafka_client", KafkaConsumer.DEFAULT_CONFIG["kafka_client"])
         self._answers = Inbox()
+        self._beats: list[Heartbeat] = []
         self._correspondents: dict[str, Correspondent] = {}
         self.topics = TopicWatch(kafka)
         self._closing = threading.Event()
@@ -176,6 +178,9 @@ class Transport:
     ) -> None:
         """Append a request to the request topic. Returns before the broker has it.
 
+        Heartbeats that fall due at the same time are sent in one record for each shard. The loss of such a record is
+        logged.
+
         Args:
             on_error: Called if the brokers do not accept the request; otherwise that is logged.
             partition: The shard, if it is not that of the request's group.
@@ -183,9 +188,17 @@ class Transport:
         Raises:
             KafkaError: no broker has returned the partition's leader, or the request is too large.
         """
+        if isinstance(request, Heartbeat) and threading.current_thread() is self._thread:
+            self._beats.append(request)
+            return
+        self._append(request, partition, on_error)
+
+    def _append(
+        self, request: Request, partition: int | None, on_error: Callable[[BaseException], object] | None = None
+    ) -> None:
         told = on_error or (lambda error: log.warning("a %s request was not sent: %s", _kind(request), error))
         key = request.group_id.encode()
-        value = self._signer.value_of(request, time.time_ns() // 1_000_000)
+        value = self._signer.value_of(request, unix_ms())
         self._producer.send(self.requests_topic, key=key, value=value, partition=partition).add_errback(told)
 
     def ask(self, request: Request, timeout_s: float = 10.0) -> AnyAnswer:
@@ -261,7 +274,7 @@ class Transport:
         inbox = self.inbox.encode()
         while not self._closing.is_set():
             try:
-                batches = self._reader.poll(timeout_ms=TURN_MS)
+                batches = self._reader.poll(timeout_ms=min(TURN_MS, TICK_MS - unix_ms() % TICK_MS))
             except Exception:  # members must keep sending heartbeats after any error
                 log.warning("reading %s failed and is retried", self.replies_topic, exc_info=True)
                 batches = {}
@@ -271,7 +284,21 @@ class Transport:
                     self._deliver(record.value)
             for correspondent in list(self._correspondents.values()):
                 _guarded(correspondent.advance)
+            _guarded(self._send_beats)
         self._reader.close()
+
+    def _send_beats(self) -> None:
+        """Send the heartbeats of this turn in one record for each shard, or in several if there are very many."""
+        beats, self._beats = self._beats, []
+        by_shard: dict[int, list[Heartbeat]] = {}
+        for beat in beats:
+            shard = shard_of(beat.group_id, len(self._producer.partitions_for(self.requests_topic)))
+            by_shard.setdefault(shard, []).append(beat)
+        for shard, due in by_shard.items():
+            for begin in range(0, len(due), HEARTBEATS_MAX):
+                some = due[begin : begin + HEARTBEATS_MAX]
+                record = {"request_id": secrets.token_hex(TOKEN_BYTES), "reply_to": self.inbox}
+                self._append(some[0] if len(some) == 1 else Heartbeats.of(some, **record), shard)
 
     def _deliver(self, value: bytes) -> None:
         if (answer := read_answer(value)) is not None:

@@ -123,6 +123,12 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
     gateway_heartbeat_hold_ms: Milliseconds = Field(
         2_250, description="The longest wait of a heartbeat's response for a rebalance; 0 for no wait."
     )
+    gateway_heartbeat_tick_ms: int = Field(
+        1_000,
+        ge=0,
+        le=2_000,
+        description="A gateway sends heartbeats at multiples of this time, together; 0 for each at once.",
+    )
     gateway_consumer_heartbeat_hold_ms: Milliseconds = Field(
         4_000,
         description="The longest wait of the response to a heartbeat of the consumer protocol for news; 0 for no wait.",

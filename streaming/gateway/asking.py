@@ -26,6 +26,7 @@ from coordinator.outputs import AnyAnswer, ErrorAnswer, RebalanceNotice
 from coordinator.requests import Request
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
+from streaming.gateway.gathering import Gathering
 from streaming.gateway.unanswered import LOST_AFTER_S, Unanswered, key_of
 from streaming.kafka.clients import ANSWER_WAIT_S, Options, consumer, poll_all, producer
 from streaming.wire.inbox import Inbox, OnAnswer, read_answer
@@ -78,6 +79,7 @@ class Asking:
     The event loop calls all methods except `list_topics` and `close`.
 
     Attributes:
+        gathering: The heartbeats of members of the classic protocol that may wait for the next tick.
         unanswered: The heartbeats of members of the consumer protocol that have no answer.
 
     Args:
@@ -107,6 +109,10 @@ class Asking:
         self._mine = shard_of(self._name, replies)
         self._replies = replies
         self._stand_at_the_end()
+        self._gathered_mailbox = self.open_inbox()
+        self.gathering = Gathering(
+            self, self.shards, self._fields_of_gathered, settings.gateway_heartbeat_tick_ms, loop.call_later
+        )
         self._reader = threading.Thread(target=self._read, name="gateway replies", daemon=True)
         self._reader.start()
         self._poller = threading.Thread(target=self._poll, name="gateway requests", daemon=True)
@@ -190,10 +196,13 @@ class Asking:
         """Stop the delivery of answers to these requests of a mailbox."""
         self._inbox.forget(mailbox, request_ids)
 
+    def _fields_of_gathered(self) -> dict[str, str]:
+        return {"request_id": self.request_id(), "reply_to": self._gathered_mailbox}
+
     @property
     def waiting(self) -> int:
-        """The number of requests without an answer."""
-        return self._inbox.waiting
+        """The number of requests without an answer, those that wait for the next tick included."""
+        return self._inbox.waiting + self.gathering.unanswered
 
     def _give_up(self, asked: tuple[str, str], error: Any) -> None:
         self.unanswered.answered(asked[1])

@@ -116,8 +116,9 @@ class Connection(asyncio.Protocol):
         flow.active_s = self._accepted_s
         self._view = PortView(shared, node_id, identity)
         work = self._work = Work(flow)
-        self._heartbeats = Heartbeats(shared.settings.gateway_heartbeat_hold_ms, flow.give)
         self._questions = Questions(shared.asking, identity, flow.questions, self._tell, self.outgoing.hold)
+        hold_ms, tick_ms = shared.settings.gateway_heartbeat_hold_ms, shared.settings.gateway_heartbeat_tick_ms
+        self._heartbeats = Heartbeats(hold_ms, flow.give, flow.count, self._questions.send_now, tick_ms)
         self._members = Members(shared, flow, work, self._questions, self._heartbeats, self._view.may_see)
         self._relaying = Relaying(shared, node_id, flow, work, identity)
         self._frames = Frames(Dispatcher(flow, identity, self._handlers(), self._relaying, self, self._clock))

@@ -5,16 +5,21 @@ Kafka, a rebalance consists mostly of this wait. Here a heartbeat counts when it
 error is held until shortly before the next heartbeat. When a rebalance begins meanwhile, the coordinator's notice
 changes the response to REBALANCE_IN_PROGRESS, the response that a heartbeat would get at that time.
 
-A held response never delays another one: it is sent as soon as the client sends any other request. No response is held
+A heartbeat of a settled member may also wait before it is sent, for the next tick: see `gathering`.
+
+A held response never delays another one: it is sent, or the heartbeat that waits is,
+as soon as the client sends any other request. No response is held
 on a connection with other requests than a group's, because some clients send one request at a time.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from kafka.protocol.consumer.group import HeartbeatResponse
 
 from coordinator.errors import ErrorCode
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import RebalanceNotice
 from streaming.gateway.apis import BEFORE_AUTHENTICATION, Handling
 from streaming.gateway.messages import encode
@@ -22,6 +27,10 @@ from streaming.gateway.slots import Slot
 
 SESSIONS_PART = 3
 """A response is held for a third of the session timeout at most, because a client that gets none acts on its own."""
+
+SPARE_MS = 1_000
+"""The part of a session that is left when a heartbeat that waited for the tick is written: at least the time that its
+record may take to reach the broker."""
 
 OF_GROUPS = BEFORE_AUTHENTICATION | {Handling.SERVED, Handling.REWRITTEN}
 """The requests on a connection that a client uses only for its group's coordinator. librdkafka sends Metadata as well.
@@ -37,11 +46,24 @@ class Heartbeats:
     Args:
         hold_ms_max: The longest time that a response is held; 0 for never.
         give: Called with a held response that must be sent.
+        count: Called with a heartbeat that a notice answers while it waits for the next tick.
+        send_now: Called with a heartbeat that waits for the next tick and must not wait any longer.
+        tick_ms: The time between two ticks; 0 if no heartbeat waits for one.
     """
 
-    def __init__(self, hold_ms_max: int, give: Callable[[Slot, bytes], None]) -> None:
-        self._hold_ms_max, self._give = hold_ms_max, give
+    def __init__(
+        self,
+        hold_ms_max: int,
+        give: Callable[[Slot, bytes], None],
+        count: Callable[[Slot], None] = lambda _: None,
+        send_now: Callable[[Heartbeat], None] = lambda _: None,
+        tick_ms: int = 0,
+    ) -> None:
+        self._hold_ms_max, self._give, self._count, self._send_now = hold_ms_max, give, count, send_now
+        self._tick_ms = tick_ms
         self._session_ms: dict[str, int] = {}
+        self._sent_s: dict[str, float] = {}
+        self._waiting: tuple[Slot, Heartbeat] | None = None
         self._is_of_groups = True
         self._held: tuple[Slot, str, bytes] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -58,13 +80,41 @@ class Heartbeats:
     def joined(self, member_id: str, session_timeout_ms: int) -> None:
         """Register a member that has joined on this connection, so that responses to it may be held."""
         self._session_ms[member_id] = session_timeout_ms
+        self._sent_s.pop(member_id, None)
+
+    def may_wait(self, slot: Slot, heartbeat: Heartbeat, *, is_only: bool) -> bool:
+        """Return whether a heartbeat may wait for the next tick. If so, it waits until `answered` or `release`.
+
+        It may if the member's last heartbeat over this connection was answered without an error, if no notice has come
+        since, if no other request waits for a response, and if the session does not end soon: the session counts from
+        the time of the heartbeat's record, up to a tick after the client has sent it.
+        """
+        sent_s = self._sent_s.pop(heartbeat.member_id, None)
+        if sent_s is None or not (self._tick_ms and self._is_of_groups and is_only):
+            return False
+        left_ms = self._session_ms.get(heartbeat.member_id, 0) - (slot.since_s - sent_s) * 1_000
+        if left_ms < self._tick_ms + SPARE_MS:
+            return False
+        self._waiting = slot, heartbeat
+        return True
+
+    def answered(self, slot: Slot, member_id: str, code: int) -> bool:
+        """Record the response to a heartbeat. Return False if a notice has answered it already."""
+        if self._waiting and self._waiting[0] is slot:
+            self._waiting = None
+        if slot.answer is not None:
+            return False
+        if not code:
+            self._sent_s[member_id] = slot.since_s
+        return True
 
     def hold(self, slot: Slot, member_id: str, answer: bytes) -> bool:
         """Hold a response and return True; return False if it must be sent now."""
         if not self._is_of_groups:
             return False
         hold_ms = min(self._hold_ms_max, self._session_ms.get(member_id, 0) // SESSIONS_PART)
-        if hold_ms == 0:
+        hold_ms -= int((time.monotonic() - slot.since_s) * 1_000)
+        if hold_ms <= 0:
             return False
         assert self._held is None, "a heartbeat comes after the response to the one before"
         self._held = slot, member_id, answer
@@ -72,15 +122,26 @@ class Heartbeats:
         return True
 
     def tell(self, notice: RebalanceNotice) -> None:
-        """Change the held response to REBALANCE_IN_PROGRESS if it belongs to the notice's member, and send it."""
+        """Send the response REBALANCE_IN_PROGRESS, if the heartbeat of the notice's member is held or waits.
+
+        Without one, the member's next heartbeat does not wait.
+        """
+        self._sent_s.pop(notice.member_id, None)
         if self._held and self._held[1] == notice.member_id:
-            slot, member_id, _ = self._held
-            news = HeartbeatResponse(version=slot.header.version, error_code=ErrorCode.REBALANCE_IN_PROGRESS.number)
-            self._held = slot, member_id, encode(news, slot.header)
-            self.release()
+            slot = self._held[0]
+            self.forget()
+            self._give(slot, _rebalancing(slot))
+        elif self._waiting and self._waiting[1].member_id == notice.member_id:
+            slot = self._waiting[0]
+            self._waiting = None
+            self._count(slot)
+            self._give(slot, _rebalancing(slot))
 
     def release(self) -> None:
-        """Send the held response."""
+        """Send the held response, or the heartbeat that waits for the next tick."""
+        if self._waiting:
+            self._send_now(self._waiting[1])
+            self._waiting = None
         if self._held:
             slot, _, answer = self._held
             self.forget()
@@ -91,3 +152,8 @@ class Heartbeats:
         if self._timer:
             self._timer.cancel()
         self._held = self._timer = None
+
+
+def _rebalancing(slot: Slot) -> bytes:
+    news = HeartbeatResponse(version=slot.header.version, error_code=ErrorCode.REBALANCE_IN_PROGRESS.number)
+    return encode(news, slot.header)

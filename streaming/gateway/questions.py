@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from coordinator.heartbeats import Heartbeat
 from coordinator.limits import NAME_CHARS_MAX
 from coordinator.outputs import AnyAnswer, RebalanceNotice
 from streaming.gateway.answers import Answers
@@ -60,6 +61,20 @@ class Questions:
         for index, question in enumerate(questions):
             self._asking.send(question.request, partial(answers.take, index), question.shard)
 
+    def gather(self, heartbeat: Heartbeat, then: Callable[[Sequence[AnyAnswer]], object]) -> None:
+        """Send a heartbeat at the next tick, and call `then` with its answer."""
+
+        def done(answer: AnyAnswer, _: int) -> None:
+            self._unanswered.discard(heartbeat.request_id)
+            then((answer,))
+
+        self._unanswered.add(heartbeat.request_id)
+        self._asking.gathering.add(heartbeat, done)
+
+    def send_now(self, heartbeat: Heartbeat) -> None:
+        """Send a heartbeat at once that still waits for the next tick."""
+        self._asking.gathering.send_now(heartbeat)
+
     async def answer_to(self, question: Question, within_s: float) -> AnyAnswer:
         """Send a question, and return its answer.
 
@@ -78,4 +93,5 @@ class Questions:
     def close(self) -> None:
         """Close the mailbox. Later answers are dropped."""
         self._asking.close_inbox(self._mailbox)
+        self._asking.gathering.forget(self._unanswered)
         self._asking.forget(self._mailbox, self._unanswered)

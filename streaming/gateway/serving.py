@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, TopicFact
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, LeaveGroupAnswer
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.definitions import ConsumerGroupHeartbeatRequest
@@ -155,7 +156,14 @@ class Serving:
         later = partial(self._ask, slot, exchange, message)
         if is_beat and self._members.take_over(slot, _heartbeat_in(exchange), later):
             return
-        self._questions.ask(exchange.questions, partial(self._answer, slot, message, exchange))
+        answer = partial(self._answer, slot, message, exchange)
+        request = exchange.questions[0].request if exchange.questions else None
+        if isinstance(request, Heartbeat) and self._heartbeats.may_wait(
+            slot, request, is_only=self._flow.slots.is_only(slot)
+        ):
+            self._questions.gather(request, answer)
+        else:
+            self._questions.ask(exchange.questions, answer)
         self._flow.bound()
 
     def _answer(self, slot: Slot, message: Any, exchange: Exchange, answers: Sequence[AnyAnswer]) -> None:
@@ -176,8 +184,11 @@ class Serving:
             case [LeaveGroupAnswer(code=0) as left]:
                 for member in left.members:
                     self._members.left(message.group_id, member.member_id)
-            case [HeartbeatAnswer(code=0)] if self._flow.slots.is_only(slot):
-                if self._heartbeats.hold(slot, message.member_id, response):
+            case [HeartbeatAnswer(code=code)]:
+                if not self._heartbeats.answered(slot, message.member_id, code):
+                    return
+                is_only = self._flow.slots.is_only(slot)
+                if not code and is_only and self._heartbeats.hold(slot, message.member_id, response):
                     self._flow.count(slot)
                     return
         self._flow.answer(slot, response)

@@ -22,8 +22,9 @@ from pyspark.sql.streaming.state import GroupState
 from coordinator.config import Config
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.errors import CorruptState
-from coordinator.outputs import Output, Reply
-from coordinator.requests import Heartbeat, Received, Wake
+from coordinator.heartbeats import Heartbeat, Heartbeats
+from coordinator.outputs import HeartbeatsAnswer, Output, Reply
+from coordinator.requests import Received, Wake
 from coordinator.rosters import Rosters
 from coordinator.shard import Shard
 from streaming.query import failpoints
@@ -45,9 +46,6 @@ OUTPUT_COLUMNS = ["topic", "partition", "keys", "values", "versions", "times", "
 ALARM_WAIT_MS = 3_000
 """The time that the alarm has to wake a shard that is due, before Spark's timeout does; less than `late_notice_ms` by
 default."""
-
-HEARTBEATS = (Heartbeat, ConsumerGroupHeartbeat)
-"""The requests of both protocols that a tally counts as heartbeats."""
 
 _encode_rows = msgspec.msgpack.Encoder().encode
 _decode_rows = msgspec.msgpack.Decoder(list[tuple[int, int, bytes | None]]).decode
@@ -227,14 +225,37 @@ def _tally(number: int, shard: Shard, log: list[Received], outputs: Iterable[Out
         shard=number,
         groups=len(shard.group_ids),
         members=shard.members,
-        requests=sum(type(received.request) is not Wake for received in log) - deferred,
-        heartbeats=sum(type(received.request) in HEARTBEATS for received in log),
-        answered=sum(isinstance(output, Reply) for output in outputs),
+        requests=sum(map(_requests_in, log)) - deferred,
+        heartbeats=sum(map(_heartbeats_in, log)),
+        answered=sum(map(_answers_in, outputs)),
         oldest_ms=_waited_ms(log, now_ms),
         deferred=deferred,
         due_in_ms=shard.due_in_ms,
         settled=shard.settled,
     )
+
+
+def _requests_in(received: Received) -> int:
+    """Return the number of requests of a record."""
+    request = received.request
+    if type(request) is Heartbeats:
+        return len(request.request_ids)
+    return type(request) is not Wake
+
+
+def _heartbeats_in(received: Received) -> int:
+    """Return the number of heartbeats, of both protocols, of a record."""
+    request = received.request
+    if type(request) is Heartbeats:
+        return len(request.request_ids)
+    return type(request) is Heartbeat or type(request) is ConsumerGroupHeartbeat
+
+
+def _answers_in(output: Output) -> int:
+    """Return the number of responses in an output."""
+    if isinstance(output, Reply):
+        return len(output.answer.codes) if isinstance(output.answer, HeartbeatsAnswer) else 1
+    return 0
 
 
 def _rows(frames: Iterable[pd.DataFrame]) -> list[Row]:

@@ -20,6 +20,7 @@ from coordinator.consumer_protocol import (
     write_subscription,
 )
 from coordinator.errors import ErrorCode
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import (
     AnyEvent,
     HeartbeatAnswer,
@@ -33,7 +34,6 @@ from coordinator.policies import Policy
 from coordinator.requests import (
     Assignment,
     ExpelMember,
-    Heartbeat,
     LeaveGroup,
     Leaving,
     RebalanceGroup,

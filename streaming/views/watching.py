@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from coordinator.outputs import GroupDeleted, GroupRecord, OffsetRecord
-from streaming.client.transport import monotonic_ms
 from streaming.config.settings import Settings
 from streaming.kafka.reader import TopicReader
+from streaming.moments import monotonic_ms
 from streaming.views.version_follower import EVENTS, GROUPS, VersionFollower
 from streaming.views.words import Gap, Line, Record, Unreadable, to_line
 from streaming.wire.records import AT_MS, VERSION, Tombstone, decode_event, decode_group_record

@@ -6,6 +6,7 @@ with callbacks. It uses no Kafka client and no thread: a transport reads the rep
     a message                         calls
     a response that is expected       the callback of `expect`, once; the request is then no longer expected
     any other response                the callback of `open_mailbox` for the beginning of its request id, up to a "."
+    responses to the heartbeats of one record   each like a response of its own
     a notice (without a request)      the callback of `open_mailbox` that got the response to the member's join or to
                                       its heartbeat of the consumer protocol; without one, that for the mailbox
     anything else                     no callback: a repeat, a late response, or one that was never requested
@@ -20,10 +21,13 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from coordinator.errors import name_of
 from coordinator.outputs import (
     AnyAnswer,
     AssignmentNotice,
     ConsumerGroupHeartbeatAnswer,
+    HeartbeatAnswer,
+    HeartbeatsAnswer,
     JoinGroupAnswer,
     RebalanceNotice,
 )
@@ -98,6 +102,10 @@ class Inbox:
         is_notice = isinstance(message, NOTICES)
         if not is_notice and (on_answer := self.withdraw(mailbox, message.request_id or "")) is not None:
             on_answer(message, size)
+            return
+        if isinstance(message, HeartbeatsAnswer):
+            for request_id, code in zip(message.request_ids, message.codes, strict=True):
+                self.deliver(mailbox, HeartbeatAnswer(request_id=request_id, error=name_of(code), code=code))
             return
         name = self._name_for(mailbox, message)
         if (on_message := self._mailboxes.get(name)) is None:

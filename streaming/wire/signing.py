@@ -16,6 +16,7 @@ import struct
 from msgspec import structs
 
 from coordinator.access import UNKNOWN_HOST
+from coordinator.heartbeats import Heartbeats
 from coordinator.requests import Received, Request, Unreadable, Wake
 from streaming.wire.records import SIGNATURE_CHARS, SIGNATURE_END, decode_request, encode_request
 
@@ -61,8 +62,8 @@ class Signing:
         if isinstance(request, Wake):  # any client may wake a shard, but only signed records may carry a clock's time
             return Received(offset, at_ms, request if is_signed and not doubt else Wake(), size_bytes=len(value))
         if not is_signed:
-            doubt = UNSIGNED if request.principal is not None else None
-            request = structs.replace(request, client_host=UNKNOWN_HOST)
+            doubt = UNSIGNED if _has_principal(request) else None
+            request = _of_unknown_host(request)
         return Received(offset, at_ms, request, doubt, len(value))
 
     def _doubt(self, value: bytes, at_ms: int) -> str | None:
@@ -75,6 +76,18 @@ class Signing:
         if not any(hmac.compare_digest(mac, hmac.digest(key, said, HASH)) for key in self._keys):
             return WRONG
         return None if abs(at_ms - _TIME.unpack(time)[0]) <= AGE_MS_MAX else FAR
+
+
+def _has_principal(request: Request) -> bool:
+    if isinstance(request, Heartbeats) and any(principal is not None for principal in request.principals):
+        return True
+    return request.principal is not None
+
+
+def _of_unknown_host(request: Request) -> Request:
+    if isinstance(request, Heartbeats):
+        return structs.replace(request, client_host=UNKNOWN_HOST, client_hosts=())
+    return structs.replace(request, client_host=UNKNOWN_HOST)
 
 
 class Signer:

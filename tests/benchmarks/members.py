@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 from struct import pack
 from uuid import NAMESPACE_OID, uuid5
 
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import JoinGroupAnswer
-from coordinator.requests import Assignment, Heartbeat, JoinGroup, Protocol, Request, SyncGroup
+from coordinator.requests import Assignment, JoinGroup, Protocol, Request, SyncGroup
 
 HEARTBEAT_INTERVAL_S = 3
 SESSION_TIMEOUT_MS = 300_000  # so that no member expires in a measurement, even if the coordinator cannot keep up

@@ -2,7 +2,8 @@
 
 from msgspec.structs import asdict
 
-from coordinator.requests import Heartbeat, Received
+from coordinator.heartbeats import Heartbeat
+from coordinator.requests import Received
 
 
 class PlainHeartbeat(Heartbeat, frozen=True, kw_only=True, tag="heartbeat"):

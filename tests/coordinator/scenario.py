@@ -16,6 +16,7 @@ from unittest.mock import patch
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
 from coordinator.group import Group
+from coordinator.heartbeats import Heartbeat
 from coordinator.kinds import KINDS
 from coordinator.outputs import (
     AnyAnswer,
@@ -34,7 +35,6 @@ from coordinator.requests import (
     DeleteGroup,
     DescribeGroup,
     ExpelMember,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaving,

@@ -9,11 +9,11 @@ from coordinator import codec, group_parts, limits
 from coordinator.budget import Allowance, Budget, size_of
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import ErrorAnswer, GroupRecord, MemberFenced, Output, Published, Reply
 from coordinator.requests import (
     Assignment,
     DescribeGroup,
-    Heartbeat,
     JoinGroup,
     ListGroups,
     OffsetCommit,

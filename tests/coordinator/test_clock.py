@@ -7,9 +7,10 @@ from coordinator import clock, codec, limits
 from coordinator.clock import Clock
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import ClockAhead, MemberExpired, OffsetsExpired, Output
 from coordinator.phases import Phase
-from coordinator.requests import Heartbeat, JoinGroup, Protocol, Received, Wake
+from coordinator.requests import JoinGroup, Protocol, Received, Wake
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.waking import wake
 

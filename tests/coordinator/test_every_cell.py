@@ -11,6 +11,7 @@ import pytest
 from coordinator import requests
 from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics
 from coordinator.errors import ErrorCode
+from coordinator.heartbeats import Heartbeats
 from tests.coordinator.scenario import Scenario
 
 # -- the phases, each with c1 as leader and c2 as follower, and a pending id: p's --------------------------------------
@@ -428,7 +429,8 @@ def test_every_kind_of_request_occurs():
     of_policies = {requests.SetPolicies, requests.DescribePolicies}
     of_consumers = {ConsumerGroupHeartbeat, ConsumerGroupDescribe, GroupTopics}
     of_transactions = {requests.TxnOffsetCommit, requests.SettleTransactions}
-    assert asked == {*get_args(requests.Request)} - of_rules - of_policies - of_consumers - of_transactions
+    of_many = {Heartbeats}  # `test_heartbeats`
+    assert asked == {*get_args(requests.Request)} - of_rules - of_policies - of_consumers - of_transactions - of_many
 
 
 def test_every_setup_is_in_its_phase():

@@ -14,6 +14,7 @@ from coordinator import codec
 from coordinator.access import Access, Operation, Resource, Rule
 from coordinator.config import Config
 from coordinator.guard import COORDINATOR
+from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.kinds import KINDS
 from coordinator.limits import RULES_AHEAD_MS
 from coordinator.outputs import AccessChanged, AccessDenied, Output, Reply
@@ -25,7 +26,6 @@ from coordinator.requests import (
     DescribeAccess,
     DescribeGroup,
     ExpelMember,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaving,
@@ -110,7 +110,7 @@ class Log:
 
 def test_every_kind_of_request_needs_a_right_or_is_filtered():
     without_right = {request for request, kind in KINDS.items() if kind.right is None}
-    assert without_right == {ListGroups, CheckAccess}
+    assert without_right == {ListGroups, CheckAccess, Heartbeats}, "each heartbeat of a record needs its own right"
 
 
 @pytest.mark.parametrize("kind", OF_A_GROUP)
@@ -124,6 +124,18 @@ def test_a_refusal_does_not_show_whether_the_group_exists(kind: str):
     assert [answer.replace(b'"h"', b'"g"') for answer in absent] == there
     (answer,) = there
     assert msgspec.json.decode(answer)["code"] == 30
+
+
+def test_each_heartbeat_of_a_record_needs_the_right_of_its_own_client():
+    log = Log(rules=()).with_a_group()
+    beats = [Heartbeat(**ASKED, group_id="g", generation_id=1, member_id="m", principal=who) for who in (ROOT, EVE)]
+    outputs = log.ask(Heartbeats.of(beats, **ASKED))
+    assert [type(output) for output in outputs] == [AccessDenied, Reply]
+    denied, reply = outputs
+    assert isinstance(denied, AccessDenied)
+    assert isinstance(reply, Reply)
+    assert (denied.principal, denied.request) == (EVE, "heartbeat")
+    assert reply.answer.codes == (25, 30)
 
 
 @pytest.mark.parametrize("kind", OF_A_GROUP)

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from coordinator import codec, limits
 from coordinator.config import Config
 from coordinator.errors import CorruptState, ErrorCode
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import GroupRecord, JoinGroupAnswer, Output, Published, Reply
 from coordinator.phases import Phase
-from coordinator.requests import Heartbeat, JoinGroup, LeaveGroup, Leaving, Protocol, Received, Request
+from coordinator.requests import JoinGroup, LeaveGroup, Leaving, Protocol, Received, Request
 from coordinator.shard import Shard
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.waking import wake

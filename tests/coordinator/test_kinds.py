@@ -16,11 +16,12 @@ from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.group import Group
 from coordinator.group_parts import AnyGroup
+from coordinator.heartbeats import Heartbeat
 from coordinator.kind import Kind, Subject
 from coordinator.kinds import KINDS
 from coordinator.outputs import Answer, AnyAnswer, AssignmentNotice, ErrorAnswer, Output, RebalanceNotice, Reply
 from coordinator.phases import Phase
-from coordinator.requests import Heartbeat, Received, Request
+from coordinator.requests import Received, Request
 from coordinator.shard import Shard
 from tests.coordinator.plain import PlainHeartbeat
 from tests.coordinator.scenario import Scenario

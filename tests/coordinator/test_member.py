@@ -17,6 +17,7 @@ from coordinator.effects import (
     RejoinNeeded,
 )
 from coordinator.errors import ErrorCode
+from coordinator.heartbeats import Heartbeat
 from coordinator.member import Member, MemberState, Todo
 from coordinator.member_config import MemberConfig
 from coordinator.outputs import (
@@ -34,7 +35,6 @@ from coordinator.outputs import (
 from coordinator.reactions import ON_ERROR, RETRY, STOP, Act, action
 from coordinator.requests import (
     Assignment,
-    Heartbeat,
     JoinGroup,
     OffsetCommit,
     OffsetFetch,

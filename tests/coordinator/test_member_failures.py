@@ -12,13 +12,14 @@ from coordinator.effects import (
 )
 from coordinator.errors import ErrorCode
 from coordinator.group_parts import NEVER_MS
+from coordinator.heartbeats import Heartbeat
 from coordinator.member import MemberState
 from coordinator.outputs import (
     HeartbeatAnswer,
     JoinedMember,
     JoinGroupAnswer,
 )
-from coordinator.requests import Heartbeat, JoinGroup, SyncGroup
+from coordinator.requests import JoinGroup, SyncGroup
 from tests.coordinator.test_member import ME, PROTOCOLS, Alone, only
 
 # -- failed assignments ------------------------------------------------------------------------------------------------

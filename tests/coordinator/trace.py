@@ -45,6 +45,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator import requests
+from coordinator.heartbeats import Heartbeat
 from coordinator.policies import Freeze, Quarantine, Settle, Succession, Window
 from coordinator.requests import Protocol, Unreadable
 from tests.coordinator.scenario import Scenario
@@ -283,7 +284,7 @@ def _describe(player: Player, arguments: list[str], options: Options) -> None:
 KINDS = {
     "join": requests.JoinGroup,
     "sync": requests.SyncGroup,
-    "heartbeat": requests.Heartbeat,
+    "heartbeat": Heartbeat,
     "leave": requests.LeaveGroup,
     "commit": requests.OffsetCommit,
 }

@@ -6,11 +6,11 @@ from struct import pack
 from typing import Any
 
 from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, OwnedPartitions
+from coordinator.heartbeats import Heartbeat
 from coordinator.requests import (
     Assignment,
     DeleteGroup,
     DescribeGroup,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaving,

@@ -12,6 +12,7 @@ from coordinator.consumer_protocol import Subscription, assigned_partitions, wri
 from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, OwnedPartitions
 from coordinator.effects import Assigned, Lost, MakePlan, PrepareToJoin
 from coordinator.group import Group
+from coordinator.heartbeats import Heartbeat
 from coordinator.member import Member, MemberState, Todo
 from coordinator.member_config import MemberConfig
 from coordinator.outputs import AnyAnswer, JoinedMember
@@ -20,7 +21,6 @@ from coordinator.requests import (
     DeleteGroup,
     DescribeGroup,
     ExpelMember,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaving,

@@ -4,11 +4,11 @@ import threading
 from concurrent.futures import Future
 from typing import Any
 
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import AnyAnswer
 from coordinator.requests import (
     Assignment,
     DescribeGroup,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaving,

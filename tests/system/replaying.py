@@ -15,10 +15,10 @@ import msgspec
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from coordinator.hashing import member_suffix, shard_of
+from coordinator.heartbeats import Heartbeat
 from coordinator.requests import (
     Assignment,
     DescribeGroup,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaving,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from coordinator.requests import Heartbeat
+from coordinator.heartbeats import Heartbeat
 from streaming.client.transport import Transport
 from tests.system.asking import Asker
 from tests.system.conftest import Service, batches

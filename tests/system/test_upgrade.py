@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from coordinator import codec
-from coordinator.requests import Heartbeat
+from coordinator.heartbeats import Heartbeat
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
 from streaming.embedded import Broker

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import AnyAnswer, DescribeGroupAnswer, JoinGroupAnswer, LeaveGroupAnswer, SyncGroupAnswer
-from coordinator.requests import DescribeGroup, Heartbeat, OffsetCommit, OffsetToCommit, Request
+from coordinator.requests import DescribeGroup, OffsetCommit, OffsetToCommit, Request
 from streaming.client.transport import Transport
 from streaming.query.coordinator import Coordinator
 from tests.system.asking import TOLD_BY_THE_TRANSPORT, Asker

@@ -17,6 +17,7 @@ from kafka.protocol.consumer.group import (
 from coordinator import requests
 from coordinator.consumer_protocol import CONSUMERS, subscribed_topics
 from coordinator.errors import ErrorCode
+from coordinator.heartbeats import Heartbeat
 from coordinator.limits import NAME_CHARS_MAX, REASON_CHARS_MAX, SUBSCRIBED_NAMES_MAX
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, LeaveGroupAnswer, SyncGroupAnswer
 from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, expected, of_one
@@ -122,7 +123,7 @@ def _synced(answer: AnyAnswer, version: int) -> ApiMessage:
 def heartbeat(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Return the exchange that renews a member's session."""
     version = message.version
-    request = requests.Heartbeat(
+    request = Heartbeat(
         **asker.fields(),
         group_id=message.group_id,
         generation_id=message.generation_id,

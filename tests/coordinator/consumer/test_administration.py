@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import CommitRejected, GroupConverted, MemberExpired, MemberLeft, RebalanceStarted
 from coordinator.requests import (
     DeleteGroup,
     DescribeGroup,
     ExpelMember,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaving,

@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.consumer_protocol import Subscription, assigned_partitions, write_subscription
 from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import (
     Ask,
     GroupConverted,
@@ -18,7 +19,6 @@ from coordinator.outputs import (
 )
 from coordinator.requests import (
     Assignment,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaving,

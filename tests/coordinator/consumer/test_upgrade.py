@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.consumer_protocol import Subscription, write_subscription
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, TopicFact
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import (
     Ask,
     GroupConverted,
@@ -19,7 +20,6 @@ from coordinator.phases import GroupType, Phase
 from coordinator.requests import (
     Assignment,
     DescribeGroup,
-    Heartbeat,
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,

@@ -7,6 +7,7 @@ from coordinator.config import Config
 from coordinator.deadlines import Deadline, deadlines
 from coordinator.group import Group
 from coordinator.group_parts import NEVER_MS
+from coordinator.heartbeats import Heartbeat
 from coordinator.limits import PENDING_MAX
 from coordinator.outputs import (
     Event,
@@ -21,7 +22,7 @@ from coordinator.outputs import (
     SyncGroupAnswer,
 )
 from coordinator.phases import Phase
-from coordinator.requests import Heartbeat, JoinGroup, OffsetCommit, SyncGroup
+from coordinator.requests import JoinGroup, OffsetCommit, SyncGroup
 from tests.coordinator.invariants.step import GONE, NONE, REBALANCE_IN_PROGRESS, KnownRequests, Step, forgotten
 
 

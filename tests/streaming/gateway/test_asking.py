@@ -14,9 +14,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.errors import ErrorCode
 from coordinator.hashing import shard_of
+from coordinator.heartbeats import Heartbeat
 from coordinator.limits import RECORD_BYTES_MAX
 from coordinator.outputs import AnyAnswer, ConsumerGroupHeartbeatAnswer, HeartbeatAnswer, RebalanceNotice
-from coordinator.requests import Assignment, Heartbeat, Request, SyncGroup
+from coordinator.requests import Assignment, Request, SyncGroup
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
 from streaming.gateway import asking as module

@@ -14,10 +14,11 @@ from prometheus_client import generate_latest
 
 from coordinator.config import Config
 from coordinator.hashing import shard_of
+from coordinator.heartbeats import Heartbeat
 from coordinator.limits import RECORD_BYTES_MAX
 from coordinator.outputs import AnyEvent, GroupRecord, JoinedMember, OffsetRecord
 from coordinator.phases import Phase
-from coordinator.requests import Heartbeat, JoinGroup, Protocol, Request, Unreadable
+from coordinator.requests import JoinGroup, Protocol, Request, Unreadable
 from streaming.cli.main import fit_for_a_terminal
 from streaming.client.plans import make_plan, resolve
 from streaming.gateway import Gateway

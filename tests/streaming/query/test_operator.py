@@ -13,10 +13,10 @@ from coordinator.config import Config
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.errors import CorruptState
 from coordinator.hashing import shard_of
+from coordinator.heartbeats import Heartbeat
 from coordinator.requests import (
     Assignment,
     DescribeGroup,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaving,

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import GroupRecord, JoinGroupAnswer, Reply
-from coordinator.requests import DeleteGroup, Heartbeat, LeaveGroup, Leaving, OffsetCommit, OffsetFetch, OffsetToCommit
+from coordinator.requests import DeleteGroup, LeaveGroup, Leaving, OffsetCommit, OffsetFetch, OffsetToCommit
 from streaming.verify.exchanges import Exchanges
 from streaming.verify.findings import Finding, Kind
 from streaming.verify.published import Published

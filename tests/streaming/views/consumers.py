@@ -14,6 +14,7 @@ from coordinator.consumer_requests import (
     ResolvedPattern,
     TopicFact,
 )
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import (
     AssignedTopic,
     ConsumerGroupHeartbeatAnswer,
@@ -26,7 +27,6 @@ from coordinator.outputs import (
 )
 from coordinator.requests import (
     DeleteGroup,
-    Heartbeat,
     JoinGroup,
     OffsetCommit,
     OffsetToCommit,

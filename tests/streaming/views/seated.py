@@ -9,11 +9,11 @@ import random
 from typing import Any
 
 from coordinator.consumer_protocol import Subscription, write_assignment, write_subscription
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import HeartbeatAnswer, JoinGroupAnswer, RebalanceNotice, Reply
 from coordinator.policies import Freeze, Policy, Quarantine, Settle, Succession
 from coordinator.requests import (
     Assignment,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaving,

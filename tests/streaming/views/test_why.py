@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator import leaving, membership, rebalance
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import (
     AnyEvent,
     AssignmentChanged,
@@ -16,7 +17,6 @@ from coordinator.outputs import (
     RebalanceCompleted,
     RebalanceStarted,
 )
-from coordinator.requests import Heartbeat
 from coordinator.seats import added
 from streaming.views import GroupView
 from streaming.views.advice import ADVICE

@@ -10,11 +10,11 @@ from typing import Any
 
 from coordinator.config import Config
 from coordinator.consumer_protocol import CONSUMERS, Subscription, write_assignment, write_subscription
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import JoinGroupAnswer, Output, Reply
 from coordinator.requests import (
     Assignment,
     DeleteGroup,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaving,

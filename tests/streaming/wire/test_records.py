@@ -6,6 +6,7 @@ import re
 import pytest
 from msgspec import json as msgspec_json
 
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import (
     ErrorAnswer,
     GroupDeleted,
@@ -21,7 +22,7 @@ from coordinator.outputs import (
     Reply,
 )
 from coordinator.phases import Phase
-from coordinator.requests import Heartbeat, JoinGroup, Protocol, Unreadable
+from coordinator.requests import JoinGroup, Protocol, Unreadable
 from streaming.wire.records import (
     PACK_RECORDS,
     PACK_VALUE_BYTES_MAX,

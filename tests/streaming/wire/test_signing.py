@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from coordinator.access import ANONYMOUS
+from coordinator.access import ANONYMOUS, UNKNOWN_HOST
 from coordinator.config import Config
 from coordinator.hashing import shard_of
-from coordinator.requests import Heartbeat, JoinGroup, OffsetCommit, Protocol, Received, SetAccess, Unreadable
+from coordinator.heartbeats import Heartbeat, Heartbeats
+from coordinator.requests import JoinGroup, OffsetCommit, Protocol, Received, SetAccess, Unreadable
 from streaming.client.config import configure_member
 from streaming.config.settings import BadSettings, Settings
 from streaming.query.operator import ShardOperator
@@ -97,6 +98,18 @@ def test_the_host_of_an_unsigned_record_is_ignored() -> None:
     assert SIGNING.received(7, NOW_MS, SIGNING.signed(unsigned, NOW_MS)).request == unsigned, (
         "the host of a signed record is trusted"
     )
+
+
+def test_a_record_of_heartbeats_needs_a_signature_for_principals_and_hosts() -> None:
+    record = Heartbeats.of([structs.replace(BEAT, principal="User:eve", client_host="/10.0.0.9")] * 2,
+                           request_id="r", reply_to="in")  # fmt: skip
+    assert SIGNING.received(7, NOW_MS, encode_request(record)).doubt == UNSIGNED
+    hosts_only = structs.replace(record, principals=())
+    received = SIGNING.received(7, NOW_MS, encode_request(hosts_only))
+    assert isinstance(received.request, Heartbeats)
+    assert (received.doubt, {beat.client_host for beat in received.request.each()}) == (None, {UNKNOWN_HOST})
+    signed = SIGNING.received(7, NOW_MS, SIGNING.signed(record, NOW_MS))
+    assert (signed.doubt, signed.request) == (None, record)
 
 
 def test_keys_can_be_replaced_one_process_after_the_other() -> None:

@@ -1,0 +1,126 @@
+"""Heartbeats of all connections of a gateway, gathered until the next tick and sent as one record for each shard.
+
+A heartbeat needs no response at once. The coordinator runs a batch whenever a record arrives. So it works far less if a
+thousand members send their heartbeats at common times, multiples of the tick by the wall clock, in a few records.
+
+The coordinator checks and answers each heartbeat like a record of its own. It does not handle a heartbeat to whose
+group other requests wait: the gateway then sends it in a record of its own, which waits for its turn. The same holds
+for the heartbeats of a record that is refused as a whole.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from coordinator.errors import ErrorCode, name_of
+from coordinator.hashing import shard_of
+from coordinator.heartbeats import Heartbeat, Heartbeats
+from coordinator.limits import HEARTBEATS_MAX
+from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer
+from coordinator.requests import Request
+from streaming.moments import unix_ms
+from streaming.wire.inbox import OnAnswer
+
+NOT_HANDLED = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.number, ErrorCode.NOT_COORDINATOR.number)
+"""The codes of heartbeats that are sent once more, each in a record of its own: the response to that says more."""
+
+AWAY = ErrorCode.COORDINATOR_NOT_AVAILABLE.number
+
+
+def _ignore(answer: AnyAnswer, size: int) -> None:
+    """Drop the answer to a heartbeat whose connection is closed."""
+
+
+class Sender(Protocol):
+    """The part of `Asking` that sends records."""
+
+    def send(self, request: Request, told: OnAnswer, shard: int | None = None) -> None:
+        """Append a request to the log. Call `told` with the answer."""
+
+
+class Gathering:
+    """The heartbeats that wait for the next tick, and those that were sent together.
+
+    Args:
+        shards: The number of shards.
+        fields: Returns the fields of a new record: its request id and the mailbox of its answer.
+        tick_ms: The time between two ticks; 0 if no heartbeat waits.
+        later: Calls a function after a number of seconds, as `loop.call_later`.
+        clock: Returns Unix milliseconds.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        shards: int,
+        fields: Callable[[], dict[str, Any]],
+        tick_ms: int,
+        later: Callable[[float, Callable[[], None]], object],
+        clock: Callable[[], int] = unix_ms,
+    ) -> None:
+        self._sender, self._shards, self._fields = sender, shards, fields
+        self.tick_ms, self._later, self._clock = tick_ms, later, clock
+        self._waiting: dict[int, dict[str, Heartbeat]] = {}
+        self._told: dict[str, OnAnswer] = {}
+        self._is_tick_due = False
+
+    @property
+    def unanswered(self) -> int:
+        """The number of heartbeats without an answer."""
+        return len(self._told)
+
+    def add(self, heartbeat: Heartbeat, told: OnAnswer) -> None:
+        """Send a heartbeat at the next tick, and call `told` with its answer. A full record is sent at once."""
+        shard = shard_of(heartbeat.group_id, self._shards)
+        waiting = self._waiting.setdefault(shard, {})
+        waiting[heartbeat.request_id] = heartbeat
+        self._told[heartbeat.request_id] = told
+        if len(waiting) == HEARTBEATS_MAX:
+            self._send(shard)
+        elif not self._is_tick_due:
+            self._is_tick_due = True
+            self._later((self.tick_ms - self._clock() % self.tick_ms) / 1_000, self._tick)
+
+    def send_now(self, heartbeat: Heartbeat) -> None:
+        """Send a heartbeat in a record of its own, if it still waits."""
+        waiting = self._waiting.get(shard_of(heartbeat.group_id, self._shards), {})
+        if waiting.pop(heartbeat.request_id, None) is not None:
+            self._send_single(heartbeat)
+
+    def forget(self, request_ids: Iterable[str]) -> None:
+        """Deliver no answers to these heartbeats. Those that wait are sent all the same: their members are alive."""
+        for request_id in request_ids:
+            self._told.pop(request_id, None)
+
+    def _tick(self) -> None:
+        self._is_tick_due = False
+        for shard in list(self._waiting):
+            self._send(shard)
+
+    def _send(self, shard: int) -> None:
+        heartbeats = list(self._waiting.pop(shard).values())
+        if len(heartbeats) == 1:
+            self._send_single(heartbeats[0])
+        elif heartbeats:
+            self._sender.send(Heartbeats.of(heartbeats, **self._fields()), partial(self._answered, heartbeats), shard)
+
+    def _send_single(self, heartbeat: Heartbeat) -> None:
+        self._sender.send(heartbeat, self._told.pop(heartbeat.request_id, _ignore))
+
+    def _answered(self, heartbeats: Sequence[Heartbeat], answer: AnyAnswer, _: int) -> None:
+        if answer.code == AWAY:
+            for heartbeat in heartbeats:
+                self._tell(heartbeat.request_id, AWAY)
+            return
+        codes = dict[str, int]()
+        if isinstance(answer, HeartbeatsAnswer) and not answer.code:
+            codes = dict(zip(answer.request_ids, answer.codes, strict=True))
+        for heartbeat in heartbeats:
+            if (code := codes.get(heartbeat.request_id, NOT_HANDLED[0])) in NOT_HANDLED:
+                self._send_single(heartbeat)
+            else:
+                self._tell(heartbeat.request_id, code)
+
+    def _tell(self, request_id: str, code: int) -> None:
+        if (told := self._told.pop(request_id, None)) is not None:
+            told(HeartbeatAnswer(request_id=request_id, error=name_of(code), code=code), 0)

@@ -1,0 +1,133 @@
+"""Heartbeats of all connections wait for a tick, and go out in one record for each shard."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from coordinator.hashing import shard_of
+from coordinator.heartbeats import Heartbeat, Heartbeats
+from coordinator.limits import HEARTBEATS_MAX
+from coordinator.outputs import AnyAnswer, ErrorAnswer, HeartbeatsAnswer
+from coordinator.requests import Request
+from streaming.gateway.gathering import Gathering
+
+SHARDS = 4
+TICK_MS = 1_000
+
+
+class World:
+    """A gathering without brokers, at 300 ms behind a whole second."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Request, Callable[[AnyAnswer, int], object], int | None]] = []
+        self.later: list[tuple[float, Callable[[], None]]] = []
+        self.codes: dict[str, int] = {}
+        self.gathering = Gathering(
+            self, SHARDS, lambda: {"request_id": "all", "reply_to": "gateway"}, TICK_MS,
+            lambda wait_s, call: self.later.append((wait_s, call)), lambda: 5_300,
+        )  # fmt: skip
+
+    def send(self, request: Request, told: Callable[[AnyAnswer, int], object], shard: int | None = None) -> None:
+        self.sent.append((request, told, shard))
+
+    def add(self, *names: str) -> None:
+        for name in names:
+            self.gathering.add(beat(name), lambda answer, _, name=name: self.codes.update({name: answer.code}))
+
+    def tick(self) -> None:
+        (_, call) = self.later.pop()
+        call()
+
+
+def beat(name: str) -> Heartbeat:
+    return Heartbeat(request_id=name, reply_to="in", group_id="g", generation_id=1, member_id=name, client_id=name)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def answer(**codes: int) -> HeartbeatsAnswer:
+    return HeartbeatsAnswer(request_id="all", request_ids=tuple(codes), codes=tuple(codes.values()))
+
+
+def test_heartbeats_go_out_together_at_the_next_tick(world: World):
+    world.add("a", "b", "c")
+    assert (world.sent, [wait_s for wait_s, _ in world.later]) == ([], [0.7])
+    world.tick()
+    ((record, told, shard),) = world.sent
+    assert isinstance(record, Heartbeats)
+    assert (list(record.each()), shard) == (
+        [Heartbeat(**fields(name)) for name in "abc"],
+        shard_of("g", SHARDS),
+    )
+    told(answer(a=0, b=25, c=27), 0)
+    assert world.codes == {"a": 0, "b": 25, "c": 27}
+    assert world.gathering.unanswered == 0
+
+
+def fields(name: str) -> dict[str, Any]:
+    return {"request_id": name, "reply_to": "gateway", "group_id": "g", "generation_id": 1, "member_id": name,
+            "client_id": name}  # fmt: skip
+
+
+def test_a_single_heartbeat_is_a_record_of_its_own(world: World):
+    world.add("a")
+    world.tick()
+    assert [request for request, _, _ in world.sent] == [beat("a")]
+
+
+def test_a_full_record_does_not_wait(world: World):
+    world.add(*(str(number) for number in range(HEARTBEATS_MAX + 1)))
+    ((record, _, _),) = world.sent
+    assert isinstance(record, Heartbeats)
+    assert len(record.request_ids) == HEARTBEATS_MAX
+    world.tick()
+    assert [request for request, _, _ in world.sent[1:]] == [beat(str(HEARTBEATS_MAX))]
+
+
+def test_a_heartbeat_that_was_not_handled_is_sent_in_a_record_of_its_own(world: World):
+    world.add("a", "b")
+    world.tick()
+    world.sent.pop()[1](answer(a=14, b=0), 0)
+    assert world.codes == {"b": 0}
+    assert [request for request, _, _ in world.sent] == [beat("a")]
+
+
+@pytest.mark.parametrize("code", [14, 42])
+def test_the_heartbeats_of_a_refused_record_are_sent_singly(world: World, code: int):
+    world.add("a", "b")
+    world.tick()
+    world.sent.pop()[1](HeartbeatsAnswer(request_id="all", code=code), 0)
+    assert [request for request, _, _ in world.sent] == [beat("a"), beat("b")]
+
+
+def test_a_record_that_no_broker_takes_is_an_error_for_each(world: World):
+    world.add("a", "b")
+    world.tick()
+    world.sent.pop()[1](ErrorAnswer(request_id="all", code=15), 0)
+    assert (world.codes, world.sent) == ({"a": 15, "b": 15}, [])
+
+
+def test_a_heartbeat_is_sent_at_once_on_demand_and_only_once(world: World):
+    world.add("a", "b", "c")
+    world.gathering.send_now(beat("b"))
+    world.gathering.send_now(beat("b"))
+    assert [request for request, _, _ in world.sent] == [beat("b")]
+    world.tick()
+    record = world.sent[1][0]
+    assert isinstance(record, Heartbeats)
+    assert record.request_ids == ("a", "c")
+
+
+def test_a_heartbeat_of_a_closed_connection_is_sent_and_its_answer_dropped(world: World):
+    world.add("a", "b")
+    world.gathering.forget(["a"])
+    world.tick()
+    ((record, told, _),) = world.sent
+    assert isinstance(record, Heartbeats)
+    assert record.request_ids == ("a", "b")
+    told(answer(a=0, b=0), 0)
+    assert world.codes == {"b": 0}
