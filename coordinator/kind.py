@@ -47,6 +47,7 @@ class Subject(Enum):
     TRANSACTIONS = auto()  # the groups with pending commits that have ended: `transactions.Settling`
     RULES = auto()  # the access rules of a shard: `guard.KeptRules`
     POLICIES = auto()  # the policies of a shard: `kept_policies.KeptPolicies`
+    MOVES = auto()  # the moves of a shard: `moving.kept_moves.KeptMoves`
 
 
 class Right(NamedTuple):

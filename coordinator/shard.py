@@ -10,6 +10,7 @@ them.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from msgspec.structs import replace
@@ -30,7 +31,12 @@ from coordinator.group_types import answer_of_vitals, reconsidered, timers_of, w
 from coordinator.hashing import shard_of
 from coordinator.kind import Kind, Subject
 from coordinator.kinds import KINDS
-from coordinator.outputs import Output
+from coordinator.move_parts import Moves
+from coordinator.move_requests import PEER_RECORDS
+from coordinator.moving.kept_moves import KeptMoves
+from coordinator.moving.peers import received_from_peer
+from coordinator.moving.resuming import NO_ADDRESS
+from coordinator.outputs import Output, Reply
 from coordinator.phases import Phase
 from coordinator.refusals import reject
 from coordinator.requests import Heartbeat, JoinGroup, Received, Unreadable, Wake
@@ -56,13 +62,15 @@ class Shard(ShardState):
         self._budget, self._waiting, self.deferred = Budget(), set(), []
         outputs = self._read(log)
         outputs.extend(self._pass_time())
+        if self._moves is not None:
+            outputs = self._with_moves(self._moves, outputs)
         self._groups.put_away()
         self._groups.forget_ends(self._times.horizon_ms)
         return outputs
 
     def _read(self, log: Sequence[Received]) -> list[Output]:
         """Handle the requests of one batch."""
-        budget, groups, rules = self._budget, self._groups, self._rules
+        budget, groups, rules, moves = self._budget, self._groups, self._rules, self._moves
         slack_ms, late_notice_ms = self._config.clock_slack_ms, self._config.late_notice_ms
         now_ms, earliest_ms, latest_ms = self._times.now_ms, self._times.earliest_ms, self._times.latest_ms
         touched = groups.vitals
@@ -80,13 +88,16 @@ class Shard(ShardState):
                 received = replace(received, at_ms=earliest_ms + slack_ms)
             elif dated_ms - slack_ms > earliest_ms:
                 earliest_ms = dated_ms - slack_ms
+            if type(request) in PEER_RECORDS:
+                outputs.extend(self._charged(received, self._take_from_peer(received)))
+                continue
             if rules.guard is not None and not rules.guard.admits(received, kind := KINDS.get(type(request))):
                 outputs.extend(self._charged(received, rules.guard.refuse(received, kind)))
                 continue
             # Nearly all requests are heartbeats of a group in which no deadline is due: they need only its vitals.
             if (type(request) is Heartbeat or type(request) is ConsumerGroupHeartbeat) and request.group_id:
                 vitals = touched.get(request.group_id) or groups.vitals_of(request.group_id)
-                if vitals is not None:
+                if vitals is not None and (moves is None or not moves.lacks_addresses(request.group_id)):
                     at_ms = received.at_ms if received.at_ms > vitals.now_ms else vitals.now_ms
                     if vitals.earliest_ms > at_ms:
                         vitals.now_ms = at_ms
@@ -119,7 +130,7 @@ class Shard(ShardState):
         """Defer a request to the next step; refuse the request if too many are deferred already."""
         request = received.request
         self._waiting.add(_group_of(received))
-        if self._budget.defers(received.size_bytes):
+        if self._budget.defers(received.size_bytes) or isinstance(request, PEER_RECORDS):
             self.deferred.append(replace(received, was_deferred=True))
         elif isinstance(request, Unreadable):
             yield reject(received, request, self._partition)
@@ -153,6 +164,9 @@ class Shard(ShardState):
         """Handle a request to one group, after the group's deadlines up to the time of the request."""
         request: Any = received.request
         group_id = request.group_id
+        if self._moves is not None and (redirected := self._moves.refuse(kind, request)) is not None:
+            yield redirected
+            return
         if group_id in self._groups.stored:
             yield from self._advance(group_id, received.at_ms, self._times.now_ms)
         group = yield from self._group_for(kind, received)
@@ -160,6 +174,8 @@ class Shard(ShardState):
             return
         kind = CONSUMER_KINDS[type(request)] if isinstance(group, ConsumerGroup) else kind
         at_ms = self._begin(group, received)
+        if self._moves is not None:
+            self._moves.note_address(group, request)
         if (refused := kind.refuse_costly(group, request, group.allowance, at_ms)) is not None:
             yield refused
             return
@@ -213,7 +229,8 @@ class Shard(ShardState):
         for group_id in self._groups.due_by(at_ms):
             if group_id not in self._waiting:
                 yield from self._advance(group_id, at_ms, self._times.now_ms)
-        brought = list(self._handle(kind, self._groups.listed(), received, at_ms))
+        in_transit = () if self._moves is None else self._moves.listed()
+        brought = list(self._handle(kind, chain(self._groups.listed(), in_transit), received, at_ms))
         if kind.is_costly(self._groups, request):
             self._allowance = self._allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
         yield from brought
@@ -252,6 +269,54 @@ class Shard(ShardState):
                 at_ms, config = self._begin(group, received), self._policies.config_of(group_id)
                 yield from reconsidered(group, at_ms, config)
                 yield from self._advance(group_id, at_ms, noticed_ms=at_ms)
+
+    # -- moves between coordinators ------------------------------------------------------------------------------------
+
+    def _take_for_moves(self, kind: Kind, received: Received) -> Iterator[Output]:
+        """Handle a request to move a name, after the deadlines of its group up to the time of the request."""
+        request: Any = received.request
+        group_id = request.group_id
+        if (home := shard_of(group_id, self._partitions)) != self._partition:
+            why = f"this group's requests belong in partition {home}"
+            yield kind.refuse(request, ErrorCode.NOT_COORDINATOR, why)
+            return
+        yield from self._advance(group_id, received.at_ms, self._times.now_ms)
+        moves = self._kept_moves(Moves()) if self._moves is None else self._moves
+        yield from self._about_moves(moves, group_id, received, self._handle(kind, moves, received, received.at_ms))
+
+    def _take_from_peer(self, received: Received) -> Iterator[Output]:
+        """Handle a record of another coordinator."""
+        record: Any = received.request
+        moves = self._kept_moves(Moves()) if self._moves is None else self._moves
+        outputs = received_from_peer(moves, received, record)
+        yield from self._about_moves(moves, record.group_id, received, outputs)
+
+    def _about_moves(
+        self, moves: KeptMoves, group_id: str, received: Received, outputs: Iterable[Output]
+    ) -> Iterator[Output]:
+        """Yield the outputs about a name, those of deadlines of a group that has come, and parts of one that goes."""
+        moves.noticed_ms = self._times.now_ms
+        was_here = group_id in self._groups.stored
+        yield from outputs
+        if not was_here and (group := self._groups.open(group_id)) is not None:
+            config = self._policies.config_of(group_id)
+            yield from reconsidered(group, group.vitals.now_ms, config)
+            yield from self._advance(group_id, group.vitals.now_ms, noticed_ms=received.at_ms)
+
+    def _with_moves(self, moves: KeptMoves, outputs: list[Output]) -> list[Output]:
+        """Return the outputs of a step without replies to missing mailboxes, and with the parts of names that move.
+
+        At least one part is written, and not more than the budget allows.
+        """
+        moves.drop_old(self._times.horizon_ms)
+        parts = chain.from_iterable(moves.parts(group_id) for group_id in moves.unwritten)
+        left = [output for output in outputs if type(output) is not Reply or output.to != NO_ADDRESS]
+        for part in parts:
+            self._budget.spend(part.record.group_id, [part], 0)
+            left.append(part)
+            if self._budget.is_spent:
+                break
+        return left
 
     def _handle(self, kind: Kind, subject: Any, received: Received, at_ms: int) -> Iterator[Output]:
         """Check a request, and call its handler or refuse it."""
@@ -307,6 +372,8 @@ class Shard(ShardState):
         """Remove a group that has ended, or replace it by a classic one if need be. Return whether it was replaced."""
         if group.phase is Phase.DEAD:
             self._groups.forget(group)
+            if self._moves is not None:
+                self._moves.note_end(group.group_id, group.vitals.now_ms)
         elif isinstance(group, ConsumerGroup) and must_downgrade(group, self._config):
             now_ms = group.vitals.now_ms
             self._groups.put((yield from downgrade(group, now_ms, self._config, has_lost_consumer=has_lost_consumer)))
@@ -320,6 +387,7 @@ _BY_SUBJECT: dict[Subject, Callable[[Shard, Kind, Received], Iterator[Output]]] 
     Subject.TRANSACTIONS: Shard._take_for_transactions,
     Subject.RULES: Shard._take_for_rules,
     Subject.POLICIES: Shard._take_for_policies,
+    Subject.MOVES: Shard._take_for_moves,
 }
 
 
