@@ -40,12 +40,18 @@ class Away(Struct, array_like=True, frozen=True):
 
 
 class Verdict(Struct, array_like=True, frozen=True):
-    """The decision about a move to this coordinator: `ADOPTED`, or the reason of the refusal."""
+    """The decision about a move to this coordinator: `ADOPTED`, or the reason of the refusal.
+
+    Args:
+        at_ms: The time of the decision.
+        kept_since_ms: The time from which the retention time of the verdict counts.
+    """
 
     number: int
     verdict: str
     why: str
     at_ms: int
+    kept_since_ms: int
 
 
 class Arrived(Struct, array_like=True):

@@ -128,7 +128,7 @@ class KeptMoves:
         """Return the verdict about a move; None if there is none."""
         arrived = self.moves.arrived.get(group_id)
         if arrived is not None and arrived.move_id == move_id:
-            return Verdict(arrived.number, ADOPTED, "", arrived.at_ms)
+            return Verdict(arrived.number, ADOPTED, "", arrived.at_ms, arrived.at_ms)
         return self.moves.verdicts.get(group_id, {}).get(move_id)
 
     def remember(self, group_id: str, move_id: str, verdict: Verdict) -> None:
@@ -139,7 +139,7 @@ class KeptMoves:
         """Store the verdict about a group that has arrived and that leaves or ends now."""
         arrived = self.moves.arrived.pop(group_id, None)
         if arrived is not None:
-            self.remember(group_id, arrived.move_id, Verdict(arrived.number, ADOPTED, "", at_ms))
+            self.remember(group_id, arrived.move_id, Verdict(arrived.number, ADOPTED, "", arrived.at_ms, at_ms))
 
     def drop_old(self, at_ms: int) -> None:
         """Drop entries that were kept long enough: verdicts, parts of moves, and foreign names that are away."""
@@ -149,7 +149,7 @@ class KeptMoves:
         moves.looked_ms = at_ms
         for group_id in list(moves.verdicts):
             known = moves.verdicts[group_id]
-            kept = {move_id: each for move_id, each in known.items() if each.at_ms + VERDICT_MS > at_ms}
+            kept = {move_id: each for move_id, each in known.items() if each.kept_since_ms + VERDICT_MS > at_ms}
             if kept:
                 moves.verdicts[group_id] = kept
             else:

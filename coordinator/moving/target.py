@@ -136,7 +136,7 @@ def _adopt(kept: KeptMoves, record: AdoptGroup, carried: _Read, at_ms: int) -> I
     kept.moves.away.pop(group_id, None)
     if not kept.owns(group_id):
         kept.moves.guests[group_id] = record.number
-    verdict = Verdict(record.number, ADOPTED, "", at_ms)
+    verdict = Verdict(record.number, ADOPTED, "", at_ms, at_ms)
     if isinstance(carried, _Living):
         group = carried.group
         group.token = max(group.token, record.number, floor)
@@ -174,7 +174,7 @@ def _publish(group: AnyGroup, record: AdoptGroup) -> Iterator[Output]:
 def _refuse(kept: KeptMoves, record: AdoptGroup | GroupAdopted, refused: Refusal, at_ms: int) -> ToPeer:
     """Store the verdict about a move that is refused, and return the answer to its source."""
     kept.moves.gathering.pop(record.move_id, None)
-    verdict = Verdict(record.number, refused.reason, refused.why, at_ms)
+    verdict = Verdict(record.number, refused.reason, refused.why, at_ms, at_ms)
     kept.remember(record.group_id, record.move_id, verdict)
     return _answer(kept, record, verdict)
 

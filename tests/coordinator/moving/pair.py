@@ -10,7 +10,15 @@ reads it there.
 
 from typing import Any, Self
 
-from coordinator.move_requests import AdoptGroup, CancelMove, CheckAdoption, Evidence, PeerRecord, ReleaseGroup, TakeBack
+from coordinator.move_requests import (
+    AdoptGroup,
+    CancelMove,
+    CheckAdoption,
+    Evidence,
+    PeerRecord,
+    ReleaseGroup,
+    TakeBack,
+)
 from coordinator.outputs import Output, ToPeer
 from coordinator.requests import Received
 from tests.coordinator.scenario import Scenario
