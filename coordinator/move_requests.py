@@ -54,8 +54,8 @@ class Evidence(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         target_is_lost: The operator states that the target will not run again.
     """
 
-    partition: Annotated[int, Meta(ge=0)] = 0
-    cancel_offset: Annotated[int, Meta(ge=0)] = 0
+    partition: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    cancel_offset: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     parts_before: Annotated[int, Meta(ge=0, le=limits.MOVE_PARTS_MAX)] = 0
     target_is_lost: bool = False
 
@@ -78,8 +78,8 @@ class CheckAdoption(BaseRequest, frozen=True, kw_only=True, tag="check_adoption"
     """
 
     codec: Annotated[int, Meta(ge=1, le=255)]
-    bytes: Annotated[int, Meta(ge=0)] = 0
-    members: Annotated[int, Meta(ge=0)] = 0
+    bytes: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    members: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
 
 
 class BasePeerRecord(

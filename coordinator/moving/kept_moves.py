@@ -222,6 +222,6 @@ class KeptMoves:
 
     @property
     def unwritten(self) -> list[str]:
-        """The names with parts that are not written yet. Nothing is written for a coordinator that is no peer any more."""
+        """The names with parts that are not written yet. Only peers get any."""
         peers = self.config.peers
         return [group_id for group_id, sent in self.moves.sent.items() if sent.unwritten and sent.to in peers]

@@ -28,7 +28,7 @@ def lacks_addresses(group: Group | ConsumerGroup) -> bool:
 
 
 def resume(group: Group | ConsumerGroup, at_ms: int, noticed_ms: int, config: Config) -> None:
-    """Let a group's time continue from `at_ms`, or from its own time if that is later.
+    """Continue a group's time from `at_ms`, or from its own time if that is later.
 
     Sessions start again, and other waits have the time that was left at the release. `earliest_ms` becomes the group's
     time, so the shard looks at all deadlines.
@@ -87,7 +87,7 @@ def _resume_consumers(group: ConsumerGroup, passed_ms: int) -> None:
 
 
 def _resume_seats(group: Group | ConsumerGroup, passed_ms: int) -> None:
-    """Give debts, offers and quarantines the time that was left. What a freeze holds lasts until the freeze ends."""
+    """Move debts, offers and quarantines to the time that was left. What a freeze holds lasts until the freeze ends."""
     seats = group.seats
     for debt in seats.debts:
         if debt.policy != "freeze":

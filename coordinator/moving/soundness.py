@@ -39,7 +39,7 @@ def problem_of(group: Group | ConsumerGroup, group_id: str) -> str | None:
 def _problem_of_classic(group: Group) -> str | None:
     vitals, members = group.vitals, group.members.values()
     if vitals.phase not in CLASSIC_PHASES:
-        return f"a classic group cannot be {vitals.phase.value}"
+        return "a classic group has a state of the consumer protocol"
     if list(vitals.sessions) != list(group.members) or (vitals.phase is Phase.EMPTY) == bool(group.members):
         return "the phase does not fit the members"
     if (group.leader_id or "") not in group.members and group.members:

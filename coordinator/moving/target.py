@@ -103,8 +103,8 @@ def _read(record: AdoptGroup, parts: dict[int, bytes]) -> _Read | Refusal:
             return carried
         group = carrying.group_of(carried)
         problem = problem_of(group, record.group_id)
-    except (CorruptState, KeyError) as error:
-        return Refusal("unsound", str(error)[:200])
+    except (CorruptState, KeyError):
+        return Refusal("unsound", "the state cannot be read")
     return _Living(group) if problem is None else Refusal("unsound", problem)
 
 

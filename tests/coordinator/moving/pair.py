@@ -43,12 +43,12 @@ class Coordinator(Scenario):
         return self.ask("op", CancelMove, **fields)
 
     def take_back(self, record: PeerRecord, **evidence: Any) -> Self:
-        """Take a name back."""
+        """Request that a name is taken back."""
         fields = {"group_id": record.group_id, "move_id": record.move_id, "number": record.number}
         return self.ask("op", TakeBack, evidence=Evidence(**evidence), **fields)
 
     def check(self, **fields: Any) -> Self:
-        """Ask whether a move would be refused."""
+        """Request the reason for which a move would be refused."""
         return self.ask("op", CheckAdoption, **{"codec": 8, **fields})
 
     def reads(self, *records: PeerRecord, doubt: str | None = None) -> Self:
@@ -90,7 +90,7 @@ class Pair:
         return pair.know()
 
     def know(self) -> "Pair":
-        """Let both scenarios use the names and generations that one of them has seen."""
+        """Copy to both scenarios the names and generations that one of them has seen."""
         for name, value in {**self.a.ids, **self.b.ids}.items():
             for side in (self.a, self.b):
                 side.ids.setdefault(name, value)
@@ -102,7 +102,7 @@ class Pair:
         return self
 
     def carry(self) -> "Pair":
-        """Let each coordinator read all that the other one has written, until nothing is left."""
+        """Deliver to each coordinator all that the other one has written, until nothing is left."""
         self.know()
         while self.a.written or self.b.written:
             for source, target in ((self.a, self.b), (self.b, self.a)):

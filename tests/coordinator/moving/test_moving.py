@@ -378,7 +378,7 @@ def test_row_8_a_group_that_lives_at_the_target_stays():
 def test_a_state_of_several_parts_is_gathered_in_any_order():
     pair = Pair.stable("c1", offset_metadata_max_bytes=65_536)
     chance = Random(7)
-    for partition in range(16):
+    for partition in range(11):
         text = "".join(chance.choices(ascii_letters + digits, k=65_000))
         pair.a.commit("c1", {("t", partition): partition}, metadata=text)
     pair.a.at(10_000).release()
