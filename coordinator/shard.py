@@ -299,8 +299,6 @@ class Shard(ShardState):
         was_here = group_id in self._groups.stored
         yield from outputs
         if not was_here and (group := self._groups.open(group_id)) is not None:
-            config = self._policies.config_of(group_id)
-            yield from reconsidered(group, group.vitals.now_ms, config)
             yield from self._advance(group_id, group.vitals.now_ms, noticed_ms=received.at_ms)
 
     def _with_moves(self, moves: KeptMoves, outputs: list[Output]) -> list[Output]:

@@ -144,6 +144,9 @@ class KeptMoves:
     def drop_old(self, at_ms: int) -> None:
         """Drop entries that were kept long enough: verdicts, parts of moves, and foreign names that are away."""
         moves = self.moves
+        if moves.is_blank:
+            moves.looked_ms = 0
+            return
         if at_ms < moves.looked_ms + VERDICTS_DROPPED_EVERY_MS:
             return
         moves.looked_ms = at_ms

@@ -4,6 +4,7 @@ from coordinator.config import Config
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.group import Group, Member, Parked
 from coordinator.group_parts import NEVER_MS
+from coordinator.seat_parts import Vacancy
 
 NO_ADDRESS = ""
 """The mailbox of requests and members whose real mailbox is at another coordinator. Nothing is written to it."""
@@ -87,10 +88,10 @@ def _resume_consumers(group: ConsumerGroup, passed_ms: int) -> None:
 
 
 def _resume_seats(group: Group | ConsumerGroup, passed_ms: int) -> None:
-    """Move debts, offers and quarantines to the time that was left. What a freeze holds lasts until the freeze ends."""
+    """Move debts, offers and quarantines to the time that was left. A newcomer in a freeze waits until the freeze ends."""
     seats = group.seats
     for debt in seats.debts:
-        if debt.policy != "freeze":
+        if debt.policy != "freeze" or isinstance(debt, Vacancy):
             debt.until_ms = _later(debt.until_ms, passed_ms)
     for offer in seats.offers.values():
         offer.until_ms += passed_ms

@@ -1,4 +1,4 @@
-"""AloneIsUnchanged: without peers, outputs and state have the bytes of the build before groups could move (moving.md 6).
+"""AloneIsUnchanged: without peers, outputs and state have the bytes of the build before moves (moving.md 6).
 
 The digests were computed by that build. A change of the protocol or of the codec changes them; a move must not.
 """
