@@ -88,7 +88,7 @@ def _resume_consumers(group: ConsumerGroup, passed_ms: int) -> None:
 
 
 def _resume_seats(group: Group | ConsumerGroup, passed_ms: int) -> None:
-    """Move debts, offers and quarantines to the time that was left. A newcomer in a freeze waits until the freeze ends."""
+    """Move debts, offers and quarantines to the time that was left. A newcomer in a freeze waits for its end."""
     seats = group.seats
     for debt in seats.debts:
         if debt.policy != "freeze" or isinstance(debt, Vacancy):
