@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from streaming.config.settings import BadSettings, Settings
+from streaming.kafka.rights import Role, commands
 
 KEY = "0123456789abcdef0123456789abcdef"
 
@@ -58,3 +59,10 @@ def test_a_key_file_has_one_long_key(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     with pytest.raises(BadSettings, match="must contain one key of 32 bytes or more"):
         Settings.load(peers=["b"], peer_key_file=str(file))
+
+
+def test_a_coordinator_may_write_to_its_peers(key_file: str) -> None:
+    settings = Settings.load(peers=["b"], peer_key_file=key_file)
+    printed = list(commands(Role.COORDINATOR, "User:a", settings))
+    assert printed[-1].endswith("--operation Write --operation DescribeConfigs --topic b.requests")
+    assert len(printed) == len(list(commands(Role.COORDINATOR, "User:a", Settings.load()))) + 1
