@@ -56,7 +56,7 @@ class Simulation:
     # -- events --------------------------------------------------------------------------------------------------------
 
     def run(self, events: int) -> None:
-        """Play random events, and then let everything end."""
+        """Play random events, and then read and write everything that is left."""
         for _ in range(events):
             self.chance.choices(
                 (self.read, self.write, self.repeat, self.commit, self.release, self.cancel, self.tick),
@@ -84,7 +84,7 @@ class Simulation:
         return request_id
 
     def tick(self) -> None:
-        """Let time pass, and send a heartbeat of each member to both coordinators."""
+        """Advance the time, and send a heartbeat of each member to both coordinators."""
         self.now_ms += self.chance.randint(1, TICK_MS)
         for name in self.sides:
             for member in ("c1", "c2"):
@@ -139,7 +139,7 @@ class Simulation:
     # -- a record is read ----------------------------------------------------------------------------------------------
 
     def read(self) -> None:
-        """Let a coordinator read the next record of its log, and check every promise."""
+        """Deliver to a coordinator the next record of its log, and check every promise."""
         name = self.chance.choice("AB")
         if not self.logs[name]:
             return
