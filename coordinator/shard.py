@@ -88,9 +88,6 @@ class Shard(ShardState):
                 received = replace(received, at_ms=earliest_ms + slack_ms)
             elif dated_ms - slack_ms > earliest_ms:
                 earliest_ms = dated_ms - slack_ms
-            if type(request) in PEER_RECORDS:
-                outputs.extend(self._charged(received, self._take_from_peer(received)))
-                continue
             if rules.guard is not None and not rules.guard.admits(received, kind := KINDS.get(type(request))):
                 outputs.extend(self._charged(received, rules.guard.refuse(received, kind)))
                 continue
@@ -147,6 +144,8 @@ class Shard(ShardState):
         assert not isinstance(request, Wake), "a wake record is no request"
         if isinstance(request, Unreadable):
             return [reject(received, request, self._partition)]
+        if isinstance(request, PEER_RECORDS):
+            return self._take_from_peer(received)
         kind, guard = KINDS[type(request)], self._rules.guard
         if guard is None:
             return self._take_all(kind, received)

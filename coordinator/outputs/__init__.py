@@ -4,6 +4,7 @@ Each type is the JSON object that a record holds. `Reply`, `Published` and `Even
 come only from the coordinator's own state, never from a topic name in a request.
 """
 
+from coordinator.outputs.base_answer import Answer, Moved
 from coordinator.outputs.base_events import Event, MemberEvent
 from coordinator.outputs.described import DescribedHold, PolicyName, Quarantined, StandingBy, VacantSeat
 from coordinator.outputs.events import (
@@ -35,6 +36,7 @@ from coordinator.outputs.events import (
     Rejected,
 )
 from coordinator.outputs.move_events import GroupArrived, GroupMoved, GroupReleased, GroupTakenBack, MoveIgnored
+from coordinator.outputs.move_replies import CancelMoveAnswer, CheckAdoptionAnswer, ReleaseGroupAnswer, TakeBackAnswer
 from coordinator.outputs.observed_events import (
     HistoryGap,
     MemberGone,
@@ -63,14 +65,11 @@ from coordinator.outputs.published import (
     Published,
 )
 from coordinator.outputs.replies import (
-    Answer,
     AnyAnswer,
     Ask,
     AssignedTopic,
     AssignmentNotice,
-    CancelMoveAnswer,
     CheckAccessAnswer,
-    CheckAdoptionAnswer,
     CommittedPartition,
     ConsumerGroupDescribeAnswer,
     ConsumerGroupHeartbeatAnswer,
@@ -92,20 +91,17 @@ from coordinator.outputs.replies import (
     LeftMember,
     ListedGroup,
     ListGroupsAnswer,
-    Moved,
     OffsetCommitAnswer,
     OffsetDeleteAnswer,
     OffsetFetchAnswer,
     RebalanceGroupAnswer,
     RebalanceNotice,
-    ReleaseGroupAnswer,
     Reply,
     RepublishGroupAnswer,
     SetAccessAnswer,
     SetPoliciesAnswer,
     SettleTransactionsAnswer,
     SyncGroupAnswer,
-    TakeBackAnswer,
     TxnOffsetCommitAnswer,
 )
 from coordinator.outputs.to_peer import ToPeer

@@ -6,36 +6,16 @@ from msgspec import UNSET, Struct, UnsetType
 
 from coordinator.access import Rule
 from coordinator.errors import ErrorCode
+from coordinator.outputs.base_answer import Answer
 from coordinator.outputs.described import DescribedHold, PolicyName
+from coordinator.outputs.move_replies import (
+    CancelMoveAnswer,
+    CheckAdoptionAnswer,
+    ReleaseGroupAnswer,
+    TakeBackAnswer,
+)
 from coordinator.phases import Phase
 from coordinator.policies import Policy
-
-
-class Moved(Struct, frozen=True):
-    """The coordinator that serves a name, in a response with NOT_COORDINATOR.
-
-    Args:
-        to: Its prefix.
-        number: The number of the move there; the higher one of two numbers is right.
-        of: Whether the name has moved, or its slot.
-    """
-
-    to: str
-    number: int
-    of: Literal["name", "slot"] = "name"
-
-
-class Answer(Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """The fields of every response: the request that it answers, and Kafka's error name and number.
-
-    `moved` is there if another coordinator serves the group.
-    """
-
-    request_id: str | None
-    error: str = ErrorCode.NONE.name
-    code: int = ErrorCode.NONE.number
-    error_message: str | UnsetType = UNSET
-    moved: Moved | UnsetType = UNSET
 
 
 class JoinedMember(Struct, frozen=True):
@@ -264,30 +244,6 @@ class DescribePoliciesAnswer(Answer, frozen=True, kw_only=True, tag="describe_po
 
     made_ms: int = 0
     policies: tuple[Policy, ...] = ()
-
-
-class ReleaseGroupAnswer(Answer, frozen=True, kw_only=True, tag="release_group"):
-    """The target has adopted the group. An error has the reason for which it was not released, or was refused."""
-
-    move_id: str = ""
-    number: int = 0
-
-
-class CancelMoveAnswer(Answer, frozen=True, kw_only=True, tag="cancel_move"):
-    """The verdict about the move: `adopted`, or the reason of the refusal."""
-
-    verdict: str = ""
-
-
-class TakeBackAnswer(Answer, frozen=True, kw_only=True, tag="take_back"):
-    """The source serves the group again."""
-
-
-class CheckAdoptionAnswer(Answer, frozen=True, kw_only=True, tag="check_adoption"):
-    """The reason for which a move would be refused now, and a sentence about it; null if it would not be refused."""
-
-    reason: str | None = None
-    why: str | None = None
 
 
 class AssignedTopic(Struct, frozen=True):
