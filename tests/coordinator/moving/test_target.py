@@ -7,10 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from coordinator import codec
+from coordinator.hashing import shard_of
 from coordinator.limits import MOVE_AGE_MS, VERDICT_MS
 from coordinator.move_requests import AdoptGroup, AdoptionRefused
 from coordinator.outputs import AccessDenied, MoveIgnored
+from coordinator.requests import Received
+from coordinator.shard import Shard
 from tests.coordinator.moving.pair import Coordinator, Pair
+from tests.coordinator.scenario import SECRET
 
 
 def refusal_of(side: Coordinator, record: AdoptGroup) -> str | None:
@@ -49,6 +53,17 @@ def test_row_1_a_wrong_mac_is_an_event():
     pair.b.reads(record, doubt="its MAC is wrong")
     assert pair.b.events(AccessDenied)[0].why == "its MAC is wrong"
     assert pair.b.shard.group("g") is None
+
+
+def test_row_2_a_name_of_another_shard_is_ignored():
+    """Only one shard may decide about a name."""
+    pair, record = released()
+    wrong = 1 - shard_of("g", 2)
+    shard = Shard(wrong, 2, SECRET, pair.b.config)
+    (ignored,) = shard.step([Received(1, 10_100, record)], 10_100)
+    assert isinstance(ignored, MoveIgnored)
+    assert ignored.why == "the name belongs to another shard"
+    assert shard.is_blank
 
 
 def test_row_3_a_verdict_is_repeated():
