@@ -84,9 +84,11 @@ def test_members_of_the_consumer_protocol_continue():
 
 
 def test_heartbeats_take_the_short_path_again_once_no_mailbox_is_missing():
-    _, b = moved("T:2\nA 0 -> 2 {0 1}\nA 2 -> 2")
+    _, b = moved("T:2\nA 0 -> 2 {0 1}\n-- 1000\nB 0 -> 3 {}\nA 2 own 0 1 -> 2 {0}\nA 2 own 0 -> 3")
     assert b.shard.moves.arrived["g"].lacks_addresses
-    b.plays("A 2 -> 2")
+    b.plays("A 3 -> 3")
+    assert b.shard.moves.arrived["g"].lacks_addresses, "the mailbox of B is missing"
+    b.plays("B 3 -> 3 {1}")
     assert not b.shard.moves.arrived["g"].lacks_addresses
     assert b.group.members["A"].reply_to == "box-A"
 

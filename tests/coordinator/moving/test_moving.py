@@ -74,6 +74,8 @@ def test_parked_joins_move_without_their_addresses():
     pair.know()
     b.at(20_300).reads(*a.written)
     assert b.group.vitals.joins_ms == 60_300
+    newcomer = b.group.vitals.sessions[b.ids["d1"]]
+    assert newcomer.deadline_ms == 320_300, "the first join round of a newcomer has the time that was left"
     b.at(20_350).join("c1").is_parked()
     b.at(20_900).join("c2").hears(ErrorCode.NONE, generation_id=b.group.generation_id)
     first = b.heard("c1", JoinGroup)
