@@ -19,7 +19,7 @@ from coordinator.limits import (
     STEP_BYTES_MAX,
     STEP_BYTES_PER_BYTE,
 )
-from coordinator.outputs import Output, Published, Reply
+from coordinator.outputs import Output, Published, Reply, ToPeer
 
 _encode = msgspec.json.Encoder().encode
 
@@ -28,7 +28,7 @@ def size_of(output: Output) -> int:
     """Return the length of an output's record, in bytes."""
     if isinstance(output, Reply):
         return len(_encode(output.answer))
-    if isinstance(output, Published):
+    if isinstance(output, Published | ToPeer):
         return len(_encode(output.record))
     return len(_encode(output))
 

@@ -11,7 +11,8 @@
                               place before which all transactions have ended,
                               {id of a group with pending commits: the lowest place of one},
                               id of the transactions topic,
-                              policies: [when they were made, [entries]], deflated]
+                              policies: [when they were made, [entries]], deflated,
+                              moves of groups between coordinators: `move_parts.Moves`]
 
 Vitals and rest are byte strings inside the state, so a group without changes is copied and never decoded. The rest is
 deflated, because subscriptions, client ids and hosts repeat from member to member. Every batch carries all bytes of a
@@ -22,11 +23,13 @@ names the members is called the roster. A `Rosters` caches the roster by the byt
 inflate them.
 
 Policies, and what they have done in a group, are at the ends of their arrays. They are left out where there are none:
-then the bytes are those of the sixth version.
+then the bytes are those of the sixth version. Moves are left out where there are none: then the bytes, and the version
+before them, are those of the seventh version.
 
 The newest code reads every older version. Version 1 had no entries for removed groups. Version 2 wrote ids into the
 vitals. Version 3 had no access rules. Version 4 had no times and no fencing tokens. Version 5 had no groups of the
-consumer protocol. Version 6 had no policies. Any other version raises `CorruptState`.
+consumer protocol. Version 6 had no policies. Version 7 had no moves. Any other version raises
+`CorruptState`.
 """
 
 import zlib
@@ -42,12 +45,14 @@ from coordinator.consumer_vitals import ConsumerVitals
 from coordinator.encoding import ENCODER, decode, inflate
 from coordinator.errors import CorruptState
 from coordinator.group import Group, Vitals
+from coordinator.move_parts import Moves
 from coordinator.policies import Policies
 from coordinator.rosters import Rosters, roster_of
 from coordinator.seat_parts import Seats
 from coordinator.vitals_codec import decode_classic_vitals, decode_consumer_vitals
 
-VERSION = 7
+VERSION = 8
+VERSION_WITHOUT_MOVES = 7
 DEFLATE_LEVEL = 1
 
 
@@ -86,7 +91,7 @@ class Kept(Struct, array_like=True, frozen=True):
 
     It has the groups, the removed groups (the oldest first), the access rules, the clock, the allowance for listings,
     the place before which all transactions have ended, the groups with pending commits, each with the lowest place, the
-    id of the topic that the places belong to, and the policies.
+    id of the topic that the places belong to, the policies, and the moves; None if nothing has moved.
     """
 
     groups: dict[str, Stored] = {}
@@ -98,6 +103,7 @@ class Kept(Struct, array_like=True, frozen=True):
     pending: dict[str, int] = {}
     transactions_topic_id: str = ""
     policies: bytes = b""
+    moves: Moves | None = None
 
 
 class _Typed(Struct, array_like=True):
@@ -125,8 +131,11 @@ _policies_decoder = msgspec.msgpack.Decoder(Policies)
 def encode_shard(kept: Kept) -> bytes:
     """Encode the whole state of a shard."""
     values = msgspec.structs.astuple(kept)
-    body = ENCODER.encode(values if kept.policies else values[:-1])
-    return b"%c%b%b" % (VERSION, _checksum(VERSION, body), body)
+    version = VERSION if kept.moves is not None else VERSION_WITHOUT_MOVES
+    if kept.moves is None:
+        values = values[:-1] if kept.policies else values[:-2]
+    body = ENCODER.encode(values)
+    return b"%c%b%b" % (version, _checksum(version, body), body)
 
 
 def decode_shard(data: bytes) -> Kept:

@@ -51,5 +51,14 @@ class Config(Struct, frozen=True, kw_only=True):
     """A deadline that is noticed later than this shows that the coordinator was unavailable. The wait starts once
     more."""
 
+    prefix: str = ""
+    """The prefix of this coordinator's topics, by which other coordinators name it; "" if it has no peers."""
+
+    peers: tuple[str, ...] = ()
+    """The prefixes of the coordinators with which this one exchanges groups."""
+
+    slots: Literal["all", "none"] = "all"
+    """`all`: a name that is unknown here is served here. `none`: it is not, before it has arrived."""
+
     policy: Policy | None = None
     """The policy entry in force. A shard sets it for each group; no operator does."""

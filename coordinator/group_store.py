@@ -171,6 +171,18 @@ class GroupStore:
         if len(self.removed_groups) > REMOVED_GROUPS_MAX:
             del self.removed_groups[next(iter(self.removed_groups))]
 
+    def take_out(self, group_id: str) -> None:
+        """Remove all of a name, because another coordinator gets it. It leaves no end."""
+        for by_name in (self.stored, self.vitals, self._groups, self.pending, self.removed_groups):
+            by_name.pop(group_id, None)
+
+    def bury(self, group_id: str, generation_id: int, token: int, at_ms: int) -> None:
+        """Keep the end of a removed group that has come from another coordinator."""
+        until_ms = max(at_ms + REMOVED_GROUP_MS, token // 1_000 + 1)
+        self.removed_groups[group_id] = RemovedGroup(until_ms, generation_id, token, at_ms)
+        if len(self.removed_groups) > REMOVED_GROUPS_MAX:
+            del self.removed_groups[next(iter(self.removed_groups))]
+
     def forget_ends(self, horizon_ms: int) -> None:
         """Remove the entries of removed groups that were kept long enough."""
         for group_id in [name for name, removed in self.removed_groups.items() if removed.until_ms <= horizon_ms]:

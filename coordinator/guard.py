@@ -23,6 +23,7 @@ from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.kind import Kind, Right, TopicRight
 from coordinator.limits import NAME_CHARS_MAX, RULES_AHEAD_MS
+from coordinator.move_requests import PEER_RECORDS
 from coordinator.outputs import (
     AccessChanged,
     AccessDenied,
@@ -74,11 +75,13 @@ class Guard:
         self._table = table
 
     def admits(self, received: Received, kind: Kind | None) -> bool:
-        """Return whether a request may be handled.
+        """Return whether a request may be handled. Records of other coordinators have checks of their own.
 
         Args:
             kind: The request's row; None for a record that is no request.
         """
+        if isinstance(received.request, PEER_RECORDS):
+            return True
         if received.doubt is not None:
             return False
         if kind is None or kind.right is None:
@@ -98,7 +101,7 @@ class Guard:
     def refuse(self, received: Received, kind: Kind | None) -> Iterator[Output]:
         """Yield the event and the response of a request that is not admitted."""
         request = received.request
-        assert not isinstance(request, Unreadable | Wake), "only a request is refused"
+        assert not isinstance(request, (Unreadable, Wake, *PEER_RECORDS)), "only a request is refused"
         assert kind is not None, "every request has a row"
         operation, resource, _ = kind.right or UNNAMED
         yield _denied(received, request, operation, resource, [_name_of(request, resource)])

@@ -1,4 +1,4 @@
-"""The two hash functions that Kafka's protocols fix, and the hash that makes the coordinator's member ids."""
+"""The hash functions that Kafka's protocols fix, and the hash that makes the coordinator's member ids."""
 
 from hashlib import blake2b
 
@@ -30,6 +30,26 @@ def murmur2(data: bytes) -> int:
 def shard_of(group_id: str, shards: int) -> int:
     """Return the request partition, and so the shard, of a group: Kafka's default partitioner on its id."""
     return (murmur2(group_id.encode()) & 0x7FFFFFFF) % shards
+
+
+def _crc32c_entry(index: int) -> int:
+    for _ in range(8):
+        index = index >> 1 ^ (0x82F63B78 if index & 1 else 0)
+    return index
+
+
+_CRC32C = tuple(map(_crc32c_entry, range(256)))
+
+
+def crc32c(data: bytes) -> int:
+    """Return the CRC-32C of bytes, as Kafka's record batches have it.
+
+    Source: RFC 3720, appendix B.4; `org.apache.kafka.common.utils.Crc32C`.
+    """
+    crc, table = MASK, _CRC32C
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc ^ MASK
 
 
 def java_hash(text: str) -> int:

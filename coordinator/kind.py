@@ -48,6 +48,7 @@ class Subject(Enum):
     HEARTBEATS = auto()  # the codes of the responses to the heartbeats of one record, in its order
     RULES = auto()  # the access rules of a shard: `guard.KeptRules`
     POLICIES = auto()  # the policies of a shard: `kept_policies.KeptPolicies`
+    MOVES = auto()  # the moves of a shard: `moving.kept_moves.KeptMoves`
 
 
 class Right(NamedTuple):

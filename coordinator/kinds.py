@@ -37,8 +37,12 @@ from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHe
 from coordinator.errors import ErrorCode
 from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.kind import Kind, Right, Subject, TopicRight, always
+from coordinator.move_requests import CancelMove, CheckAdoption, ReleaseGroup, TakeBack
+from coordinator.moving import source, target
 from coordinator.outputs import (
+    CancelMoveAnswer,
     CheckAccessAnswer,
+    CheckAdoptionAnswer,
     CommittedPartition,
     ConsumerGroupDescribeAnswer,
     ConsumerGroupHeartbeatAnswer,
@@ -59,11 +63,13 @@ from coordinator.outputs import (
     OffsetDeleteAnswer,
     OffsetFetchAnswer,
     RebalanceGroupAnswer,
+    ReleaseGroupAnswer,
     RepublishGroupAnswer,
     SetAccessAnswer,
     SetPoliciesAnswer,
     SettleTransactionsAnswer,
     SyncGroupAnswer,
+    TakeBackAnswer,
     TxnOffsetCommitAnswer,
 )
 from coordinator.phases import GroupType
@@ -296,6 +302,31 @@ KINDS: dict[type[Struct], Kind] = {
         DescribePoliciesAnswer,
         kept_policies.describe_policies,
         subject=Subject.POLICIES,
+        right=DESCRIBE_CLUSTER,
+    ),
+    # -- moves between coordinators ------------------------------------------------------------------------------------
+    ReleaseGroup: Kind(
+        ReleaseGroupAnswer,
+        source.release,
+        subject=Subject.MOVES,
+        right=ALTER_CLUSTER,
+    ),
+    CancelMove: Kind(
+        CancelMoveAnswer,
+        target.cancel,
+        subject=Subject.MOVES,
+        right=ALTER_CLUSTER,
+    ),
+    TakeBack: Kind(
+        TakeBackAnswer,
+        source.take_back,
+        subject=Subject.MOVES,
+        right=ALTER_CLUSTER,
+    ),
+    CheckAdoption: Kind(
+        CheckAdoptionAnswer,
+        target.check,
+        subject=Subject.MOVES,
         right=DESCRIBE_CLUSTER,
     ),
 }

@@ -235,3 +235,32 @@ SEAT_OFFER_MS = 15_000
 
 SEATS_EVERY_MS = 1_000
 """Deadlines of offers, and of vacancies in a freeze, fall on multiples of this time, so that many fire at once."""
+
+MOVE_PART_BYTES = 512 * 2**10
+"""One part of the state of a group that moves to another coordinator; in base 64 it fits into a broker's default
+1 MB."""
+
+MOVE_PARTS_MAX = 64
+"""Parts of one group: 32 MiB. Beyond it: INVALID_REQUEST."""
+
+SENT_MAX = 256
+"""Names of one shard in transit to another coordinator. Every batch carries their states. Beyond it:
+INVALID_REQUEST."""
+
+GATHERING_MAX = 8
+"""Moves to one shard with missing parts. Beyond it the move is refused, `busy`."""
+
+MOVE_AGE_MS = 7 * 24 * 3_600_000
+"""The maximum age of a copy of a group that may be adopted."""
+
+VERDICT_MS = 2 * MOVE_AGE_MS
+"""The retention time of the verdict about a move: longer than a copy of the group may be adopted."""
+
+VERDICTS_DROPPED_EVERY_MS = 3_600_000
+"""How often a shard looks for verdicts that were kept long enough."""
+
+MOVE_CLOCK_MS = 300_000
+"""How far the time of a group that arrives may be ahead of the time of its record."""
+
+MOVE_NUMBER_MAX = 2**53
+"""The number of a move is a fencing token, and JSON readers hold integers up to this one exactly."""

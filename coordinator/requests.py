@@ -15,6 +15,7 @@ from coordinator.access import Operation, Resource, Rules, Time
 from coordinator.base_request import BaseRequest, Id, Int32, Int64, Name, Reason, TopicId
 from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics, TopicFact
 from coordinator.heartbeats import Heartbeat, Heartbeats
+from coordinator.move_requests import CancelMove, CheckAdoption, PeerRecord, ReleaseGroup, TakeBack
 from coordinator.policies import Entries
 
 
@@ -328,6 +329,10 @@ Request = (
     | ConsumerGroupHeartbeat
     | GroupTopics
     | ConsumerGroupDescribe
+    | ReleaseGroup
+    | CancelMove
+    | TakeBack
+    | CheckAdoption
 )
 
 
@@ -355,14 +360,15 @@ class Received(Struct, frozen=True):
     Args:
         offset: Its offset in the shard's partition of the request topic.
         at_ms: The broker's append time, Unix milliseconds.
-        doubt: Why the record is not trusted, if access rules are in use: its signature is wrong.
+        doubt: Why the record is not trusted: its signature is wrong, if access rules are in use, or the MAC of a record
+            of another coordinator is.
         size_bytes: The length of the record's value.
         was_deferred: An earlier step has read it and deferred it to this one: it has no new information about time.
     """
 
     offset: int
     at_ms: int
-    request: Request | Unreadable | Wake
+    request: Request | PeerRecord | Unreadable | Wake
     doubt: str | None = None
     size_bytes: int = 0
     was_deferred: bool = False

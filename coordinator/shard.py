@@ -10,38 +10,42 @@ them.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from msgspec.structs import replace
 
 from coordinator import checks, clock
 from coordinator.budget import Budget, answer_bytes
-from coordinator.consumer.classics import must_downgrade
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_kinds import CONSUMER_KINDS
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.context import Context
-from coordinator.converting import convert, downgrade, found
+from coordinator.converting import convert, found
 from coordinator.errors import ErrorCode
 from coordinator.events import clock_ahead
 from coordinator.group import Group
 from coordinator.group_parts import PLACE_END
-from coordinator.group_types import answer_of_vitals, reconsidered, timers_of, with_published
+from coordinator.group_types import answer_of_vitals, reconsidered, with_published
 from coordinator.hashing import shard_of
 from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.kind import Kind, Subject
 from coordinator.kinds import KINDS
 from coordinator.limits import HEARTBEAT_BYTES
+from coordinator.move_parts import Moves
+from coordinator.move_requests import PEER_RECORDS
+from coordinator.moving.kept_moves import KeptMoves
+from coordinator.moving.peers import received_from_peer
+from coordinator.moving.resuming import NO_ADDRESS
 from coordinator.outputs import HeartbeatAnswer, Output, Reply
-from coordinator.phases import Phase
 from coordinator.refusals import reject
 from coordinator.requests import JoinGroup, Received, Unreadable, Wake
-from coordinator.shard_state import ShardState
+from coordinator.shard_time import ShardTime
 from coordinator.transactions import Settling
 from coordinator.vitals_codec import decode_now_ms
 
 
-class Shard(ShardState):
+class Shard(ShardTime):
     """A shard and what it does with requests and deadlines."""
 
     def step(self, log: Sequence[Received], now_ms: int) -> list[Output]:
@@ -58,6 +62,8 @@ class Shard(ShardState):
         self._budget, self._waiting, self.deferred = Budget(), set(), []
         outputs = self._read(log)
         outputs.extend(self._pass_time())
+        if self._moves is not None:
+            outputs = self._with_moves(self._moves, outputs)
         self._groups.put_away()
         self._groups.forget_ends(self._times.horizon_ms)
         return outputs
@@ -98,7 +104,7 @@ class Shard(ShardState):
         Nearly all requests are heartbeats of a group in which no deadline is due.
         """
         vitals = self._groups.vitals.get(request.group_id) or self._groups.vitals_of(request.group_id)
-        if vitals is None or not request.group_id:
+        if vitals is None or not request.group_id or self._lacks_addresses(request.group_id):
             return None
         at_ms = max(at_ms, vitals.now_ms)
         if vitals.earliest_ms <= at_ms:
@@ -128,7 +134,7 @@ class Shard(ShardState):
         self._waiting.add(_group_of(received))
         if isinstance(request, Heartbeats):
             self._waiting.update(request.groups)
-        if self._budget.defers(received.size_bytes):
+        if self._budget.defers(received.size_bytes) or isinstance(request, PEER_RECORDS):
             self.deferred.append(replace(received, was_deferred=True))
         elif isinstance(request, Unreadable):
             yield reject(received, request, self._partition)
@@ -145,6 +151,8 @@ class Shard(ShardState):
         assert not isinstance(request, Wake), "a wake record is no request"
         if isinstance(request, Unreadable):
             return [reject(received, request, self._partition)]
+        if isinstance(request, PEER_RECORDS):
+            return self._take_from_peer(received)
         kind, guard = KINDS[type(request)], self._rules.guard
         if guard is None:
             return self._take_all(kind, received)
@@ -162,6 +170,9 @@ class Shard(ShardState):
         """Handle a request to one group, after the group's deadlines up to the time of the request."""
         request: Any = received.request
         group_id = request.group_id
+        if self._moves is not None and (redirected := self._moves.refuse(kind, request)) is not None:
+            yield redirected
+            return
         if group_id in self._groups.stored:
             yield from self._advance(group_id, received.at_ms, self._times.now_ms)
         group = yield from self._group_for(kind, received)
@@ -169,6 +180,8 @@ class Shard(ShardState):
             return
         kind = CONSUMER_KINDS[type(request)] if isinstance(group, ConsumerGroup) else kind
         at_ms = self._begin(group, received)
+        if self._moves is not None:
+            self._moves.note_address(group, request)
         if (refused := kind.refuse_costly(group, request, group.allowance, at_ms)) is not None:
             yield refused
             return
@@ -229,7 +242,8 @@ class Shard(ShardState):
     def _beat(self, heartbeat: Heartbeat, received: Received) -> Iterable[Output]:
         """Handle one heartbeat of a record, or refuse it if requests to its group wait for the next step."""
         kind, guard, group_id = KINDS[Heartbeat], self._rules.guard, heartbeat.group_id
-        if self._budget.is_tight and (group_id in self._waiting or self._budget.is_spent_by(group_id)):
+        waits = self._budget.is_tight and (group_id in self._waiting or self._budget.is_spent_by(group_id))
+        if waits or self._lacks_addresses(group_id):  # the record's mailbox is not the member's
             return [kind.refuse(heartbeat, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
         if guard is not None and not guard.admits(single := replace(received, request=heartbeat), kind):
             return self._charged(replace(single, size_bytes=0), guard.refuse(single, kind))
@@ -248,7 +262,8 @@ class Shard(ShardState):
         for group_id in self._groups.due_by(at_ms):
             if group_id not in self._waiting:
                 yield from self._advance(group_id, at_ms, self._times.now_ms)
-        brought = list(self._handle(kind, self._groups.listed(), received, at_ms))
+        in_transit = () if self._moves is None else self._moves.listed()
+        brought = list(self._handle(kind, chain(self._groups.listed(), in_transit), received, at_ms))
         if kind.is_costly(self._groups, request):
             self._allowance = self._allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
         yield from brought
@@ -288,6 +303,56 @@ class Shard(ShardState):
                 yield from reconsidered(group, at_ms, config)
                 yield from self._advance(group_id, at_ms, noticed_ms=at_ms)
 
+    # -- moves between coordinators ------------------------------------------------------------------------------------
+
+    def _lacks_addresses(self, group_id: str) -> bool:
+        """Return whether a group has come here and the mailbox of some member is not known yet."""
+        return self._moves is not None and self._moves.lacks_addresses(group_id)
+
+    def _take_for_moves(self, kind: Kind, received: Received) -> Iterator[Output]:
+        """Handle a request to move a name, after the deadlines of its group up to the time of the request."""
+        request: Any = received.request
+        group_id = request.group_id
+        if (home := shard_of(group_id, self._partitions)) != self._partition:
+            why = f"this group's requests belong in partition {home}"
+            yield kind.refuse(request, ErrorCode.NOT_COORDINATOR, why)
+            return
+        yield from self._advance(group_id, received.at_ms, self._times.now_ms)
+        moves = self._kept_moves(Moves()) if self._moves is None else self._moves
+        yield from self._about_moves(moves, group_id, received, self._handle(kind, moves, received, received.at_ms))
+
+    def _take_from_peer(self, received: Received) -> Iterator[Output]:
+        """Handle a record of another coordinator."""
+        record: Any = received.request
+        moves = self._kept_moves(Moves()) if self._moves is None else self._moves
+        outputs = received_from_peer(moves, received, record)
+        yield from self._about_moves(moves, record.group_id, received, outputs)
+
+    def _about_moves(
+        self, moves: KeptMoves, group_id: str, received: Received, outputs: Iterable[Output]
+    ) -> Iterator[Output]:
+        """Yield the outputs about a name, those of deadlines of a group that has come, and parts of one that goes."""
+        moves.noticed_ms = self._times.now_ms
+        was_here = group_id in self._groups.stored
+        yield from outputs
+        if not was_here and (group := self._groups.open(group_id)) is not None:
+            yield from self._advance(group_id, group.vitals.now_ms, noticed_ms=received.at_ms)
+
+    def _with_moves(self, moves: KeptMoves, outputs: list[Output]) -> list[Output]:
+        """Return the outputs of a step without replies to missing mailboxes, and with the parts of names that move.
+
+        At least one part is written, and not more than the budget allows.
+        """
+        moves.drop_old(self._times.horizon_ms)
+        parts = chain.from_iterable(moves.parts(group_id) for group_id in moves.unwritten)
+        left = [output for output in outputs if type(output) is not Reply or output.to != NO_ADDRESS]
+        for part in parts:
+            self._budget.spend(part.record.group_id, [part], 0)
+            left.append(part)
+            if self._budget.is_spent:
+                break
+        return left
+
     def _handle(self, kind: Kind, subject: Any, received: Received, at_ms: int) -> Iterator[Output]:
         """Check a request, and call its handler or refuse it."""
         request: Any = received.request
@@ -307,47 +372,6 @@ class Shard(ShardState):
         config, partition, offset = self._policies.config_of(request.group_id), self._partition, received.offset
         return Context(at_ms, config, partition, offset, self._secret, absent_ms, self._settled_before)
 
-    # -- time ----------------------------------------------------------------------------------------------------------
-
-    def _begin(self, group: Group | ConsumerGroup, received: Received) -> int:
-        """Set a group's time to that of a request, and return it."""
-        vitals = group.vitals
-        vitals.now_ms = max(received.at_ms, vitals.now_ms)
-        vitals.note_lateness(self._times.now_ms, self._config.late_notice_ms)
-        return vitals.now_ms
-
-    def _pass_time(self) -> Iterator[Output]:
-        """Fire the deadlines of groups whose requests are all handled, until the budget is used up."""
-        horizon_ms = self._times.horizon_ms
-        for group_id in self._groups.due_by(horizon_ms):
-            if self._budget.is_spent:
-                return
-            if group_id not in self._waiting:
-                brought = list(self._advance(group_id, horizon_ms, self._times.now_ms))
-                self._budget.spend(group_id, brought, 0)
-                yield from brought
-
-    def _advance(self, group_id: str, until_ms: int, noticed_ms: int) -> Iterator[Output]:
-        vitals = self._groups.vitals_of(group_id)
-        if vitals is None or vitals.earliest_ms > max(until_ms, vitals.now_ms):
-            return
-        group = self._groups.open(group_id)
-        assert group is not None, "a group with vitals exists"
-        until_ms, epoch = max(until_ms, vitals.now_ms), group.generation_id
-        yield from timers_of(group).advance(group, until_ms, noticed_ms, self._policies.config_of(group_id))
-        if (yield from self._conclude(group, has_lost_consumer=group.generation_id > epoch)):
-            yield from self._advance(group_id, until_ms, noticed_ms)
-
-    def _conclude(self, group: Group | ConsumerGroup, *, has_lost_consumer: bool) -> Generator[Output, None, bool]:
-        """Remove a group that has ended, or replace it by a classic one if need be. Return whether it was replaced."""
-        if group.phase is Phase.DEAD:
-            self._groups.forget(group)
-        elif isinstance(group, ConsumerGroup) and must_downgrade(group, self._config):
-            now_ms = group.vitals.now_ms
-            self._groups.put((yield from downgrade(group, now_ms, self._config, has_lost_consumer=has_lost_consumer)))
-            return True
-        return False
-
 
 _BY_SUBJECT: dict[Subject, Callable[[Shard, Kind, Received], Iterator[Output]]] = {
     Subject.GROUP: Shard._take_for_group,
@@ -356,6 +380,7 @@ _BY_SUBJECT: dict[Subject, Callable[[Shard, Kind, Received], Iterator[Output]]] 
     Subject.HEARTBEATS: Shard._take_heartbeats,
     Subject.RULES: Shard._take_for_rules,
     Subject.POLICIES: Shard._take_for_policies,
+    Subject.MOVES: Shard._take_for_moves,
 }
 
 

@@ -11,6 +11,8 @@ from coordinator.group_parts import NEVER_MS
 from coordinator.group_store import GroupStore
 from coordinator.guard import KeptRules
 from coordinator.kept_policies import KeptPolicies
+from coordinator.move_parts import Moves
+from coordinator.moving.kept_moves import KeptMoves
 from coordinator.requests import Received
 from coordinator.rosters import Rosters
 
@@ -44,6 +46,7 @@ class ShardState:
         self._groups = GroupStore(kept.groups, kept.removed_groups, kept.pending, rosters)
         self._settled_before, self._transactions_topic_id = kept.settled_before, kept.transactions_topic_id
         self._rules, self._policies = KeptRules(config, kept.access), KeptPolicies(config, kept.policies)
+        self._moves = self._kept_moves(kept.moves or Moves()) if config.peers or kept.moves else None
         self._clock, self._allowance = kept.clock, kept.allowance
         self.deferred: list[Received] = []
         """The requests that the latest step has deferred. The log of the next step must begin with them."""
@@ -52,13 +55,16 @@ class ShardState:
         self._budget = Budget()
         self._waiting = set[str]()  # groups with requests that this step has deferred
 
+    def _kept_moves(self, moves: Moves) -> KeptMoves:
+        return KeptMoves(self._config, moves, self._groups, self._partition, self._partitions)
+
     @property
     def due_in_ms(self) -> int | None:
         """The time from the latest step to the next change by time alone, in milliseconds; sometimes less than that.
 
-        Deferred requests are due at once. None if the shard waits for nothing.
+        Deferred requests, and parts of groups that move, are due at once. None if the shard waits for nothing.
         """
-        if self.deferred:
+        if self.deferred or (self._moves is not None and self._moves.unwritten):
             return 0
         deadline_ms = self.next_deadline_ms
         return None if deadline_ms is None else max(deadline_ms - self._times.horizon_now_ms, 0)
@@ -71,9 +77,9 @@ class ShardState:
 
     @property
     def is_blank(self) -> bool:
-        """True if the shard keeps no group, no removed group, no rule, no policy and no place of a transaction."""
+        """True if the shard keeps no group, removed group, rule, policy, move, and no place of a transaction."""
         kept = self._groups.removed_groups, self._rules.written, self._policies.written, self._settled_before
-        return not (self._groups.stored or any(kept))
+        return not (self._groups.stored or any(kept) or self._written_moves is not None)
 
     @property
     def settled(self) -> tuple[str, int]:
@@ -99,9 +105,18 @@ class ShardState:
         group = self._groups.copy_of(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
+    @property
+    def _written_moves(self) -> Moves | None:
+        return None if self._moves is None else self._moves.written
+
+    @property
+    def moves(self) -> Moves:
+        """The moves of groups between coordinators, for tests and tools."""
+        return Moves() if self._moves is None else self._moves.moves
+
     def to_bytes(self) -> bytes:
         """Return the shard as bytes, for the argument `state` of another `Shard`."""
         groups, rules = self._groups, self._rules.written
         places = self._settled_before, groups.pending, self._transactions_topic_id
         kept = groups.stored, groups.removed_groups, rules, self._clock, self._allowance
-        return codec.encode_shard(Kept(*kept, *places, self._policies.written))
+        return codec.encode_shard(Kept(*kept, *places, self._policies.written, self._written_moves))

@@ -4,6 +4,7 @@ Each type is the JSON object that a record holds. `Reply`, `Published` and `Even
 come only from the coordinator's own state, never from a topic name in a request.
 """
 
+from coordinator.outputs.base_answer import Answer, Moved
 from coordinator.outputs.base_events import Event, MemberEvent
 from coordinator.outputs.described import DescribedHold, PolicyName, Quarantined, StandingBy, VacantSeat
 from coordinator.outputs.events import (
@@ -34,6 +35,8 @@ from coordinator.outputs.events import (
     RebalanceStarted,
     Rejected,
 )
+from coordinator.outputs.move_events import GroupArrived, GroupMoved, GroupReleased, GroupTakenBack, MoveIgnored
+from coordinator.outputs.move_replies import CancelMoveAnswer, CheckAdoptionAnswer, ReleaseGroupAnswer, TakeBackAnswer
 from coordinator.outputs.observed_events import (
     HistoryGap,
     MemberGone,
@@ -62,7 +65,6 @@ from coordinator.outputs.published import (
     Published,
 )
 from coordinator.outputs.replies import (
-    Answer,
     AnyAnswer,
     Ask,
     AssignedTopic,
@@ -103,8 +105,9 @@ from coordinator.outputs.replies import (
     SyncGroupAnswer,
     TxnOffsetCommitAnswer,
 )
+from coordinator.outputs.to_peer import ToPeer
 
-Output = Reply | Published | AnyEvent
+Output = Reply | Published | AnyEvent | ToPeer
 
 __all__ = [
     "AccessChanged",
@@ -116,7 +119,9 @@ __all__ = [
     "AssignedTopic",
     "AssignmentChanged",
     "AssignmentNotice",
+    "CancelMoveAnswer",
     "CheckAccessAnswer",
+    "CheckAdoptionAnswer",
     "ClockAhead",
     "CommitRejected",
     "CommittedPartition",
@@ -138,12 +143,16 @@ __all__ = [
     "FetchedOffset",
     "FreezeBegun",
     "FreezeBroken",
+    "GroupArrived",
     "GroupConverted",
     "GroupDeleted",
     "GroupEmptied",
     "GroupKey",
     "GroupMember",
+    "GroupMoved",
     "GroupRecord",
+    "GroupReleased",
+    "GroupTakenBack",
     "GroupTopicsAnswer",
     "Handover",
     "HeartbeatAnswer",
@@ -166,6 +175,8 @@ __all__ = [
     "MemberJoined",
     "MemberLeft",
     "MemberQuarantined",
+    "MoveIgnored",
+    "Moved",
     "ObservationBegan",
     "ObservedCause",
     "OffsetCommitAnswer",
@@ -190,6 +201,7 @@ __all__ = [
     "RebalanceNotice",
     "RebalanceStarted",
     "Rejected",
+    "ReleaseGroupAnswer",
     "Reply",
     "RepublishGroupAnswer",
     "SeatTaken",
@@ -199,6 +211,8 @@ __all__ = [
     "SettleTransactionsAnswer",
     "StandingBy",
     "SyncGroupAnswer",
+    "TakeBackAnswer",
+    "ToPeer",
     "TopicNamed",
     "TxnOffsetCommitAnswer",
     "VacantSeat",

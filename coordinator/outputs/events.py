@@ -3,6 +3,7 @@
 from msgspec import UNSET, Struct, UnsetType
 
 from coordinator.outputs.base_events import Event, MemberEvent
+from coordinator.outputs.move_events import GroupArrived, GroupMoved, GroupReleased, GroupTakenBack, MoveIgnored
 from coordinator.outputs.observed_events import HistoryGap, MemberGone, ObservationBegan, OffsetsForgotten, TopicNamed
 from coordinator.outputs.policy_events import (
     FreezeBegun,
@@ -331,4 +332,9 @@ AnyEvent = (
     | OffsetsForgotten
     | TopicNamed
     | Oversized
+    | GroupReleased
+    | GroupMoved
+    | GroupTakenBack
+    | GroupArrived
+    | MoveIgnored
 )

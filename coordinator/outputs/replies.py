@@ -6,18 +6,16 @@ from msgspec import UNSET, Struct, UnsetType
 
 from coordinator.access import Rule
 from coordinator.errors import ErrorCode
+from coordinator.outputs.base_answer import Answer
 from coordinator.outputs.described import DescribedHold, PolicyName
+from coordinator.outputs.move_replies import (
+    CancelMoveAnswer,
+    CheckAdoptionAnswer,
+    ReleaseGroupAnswer,
+    TakeBackAnswer,
+)
 from coordinator.phases import Phase
 from coordinator.policies import Policy
-
-
-class Answer(Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """The fields of every response: the request that it answers, and Kafka's error name and number."""
-
-    request_id: str | None
-    error: str = ErrorCode.NONE.name
-    code: int = ErrorCode.NONE.number
-    error_message: str | UnsetType = UNSET
 
 
 class JoinedMember(Struct, frozen=True):
@@ -374,6 +372,10 @@ AnyAnswer = (
     | GroupTopicsAnswer
     | ConsumerGroupDescribeAnswer
     | AssignmentNotice
+    | ReleaseGroupAnswer
+    | CancelMoveAnswer
+    | TakeBackAnswer
+    | CheckAdoptionAnswer
 )
 
 

@@ -19,10 +19,12 @@ from pydantic_settings import (
 
 from coordinator import limits
 from coordinator.config import MINUTE_MS, Config
+from streaming.config.peers import PeerAccess
 from streaming.config.principals import AccessControl
 from streaming.config.security import BrokerAccess, GatewayAccess
 from streaming.errors import Exit, UserError
 from streaming.logs import FORMAT_VARIABLE
+from streaming.wire.peering import Peering
 from streaming.wire.signing import Signer, Signing
 
 CONFIG_FILE_VARIABLE = "COORDINATOR_CONFIG"
@@ -45,7 +47,7 @@ class BadSettings(UserError):
     exit_code = Exit.NEEDS_A_PERSON
 
 
-class Settings(GatewayAccess, AccessControl, BrokerAccess):
+class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
     """The settings of the service, its topics and its groups. Times have the unit at the end of the name."""
 
     model_config = SettingsConfigDict(env_prefix="COORDINATOR_", extra="forbid", frozen=True)
@@ -179,6 +181,12 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
             raise ValueError("group_consumer_heartbeat_interval_ms is not below group_consumer_session_timeout_ms")
         return self
 
+    @model_validator(mode="after")
+    def _is_no_peer_of_itself(self) -> Self:
+        if self.topic_prefix in self.peers:
+            raise ValueError("topic_prefix is one of the peers")
+        return self
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -274,6 +282,10 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
         """Return the signer with the principal of our own commands."""
         return Signer(self.signing(), self.asking_as(self.sasl_username))
 
+    def peering(self) -> Peering | None:
+        """Return the key and the topics of the other coordinators; None without peers."""
+        return self.peering_at(self.topic_prefix)
+
     def group_config(self, fencing_token_floor: int = 0) -> Config:
         """Return the settings that the core needs.
 
@@ -292,6 +304,9 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
             group_consumer_max_size=self.group_consumer_max_size,
             group_consumer_assignors=self.group_consumer_assignors,
             group_consumer_migration_policy=self.group_consumer_migration_policy,
+            prefix=self.topic_prefix if self.peers else "",
+            peers=self.peers,
+            slots=self.slots,
             super_users=self.super_users,
             access=self.access,
             offsets_retention_ms=self.offsets_retention_minutes * MINUTE_MS,

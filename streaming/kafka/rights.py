@@ -95,6 +95,9 @@ IN_TRANSACTIONS = (WRITE,)
 
 ANY_ID = "*"
 
+TO_PEERS: Operations = (WRITE, DESCRIBE_CONFIGS)
+"""The further rights of the coordinator on the request topic of each coordinator with which it exchanges groups."""
+
 TO_CREATE = (CREATE,)
 """The further rights of the coordinator on a topic that it has to create."""
 
@@ -111,6 +114,9 @@ def commands(role: Role, principal: str, settings: Settings, *, to_create: bool 
             operations = (*operations, *TO_CREATE)
         name = topic if topic == ANY_TOPIC else f"{settings.topic_prefix}.{topic}"
         yield _command(principal, operations, ["--topic", name], settings)
+    if role is Role.COORDINATOR:
+        for peer in settings.peers:
+            yield _command(principal, TO_PEERS, ["--topic", f"{peer}.requests"], settings)
     if role is Role.GATEWAY:
         yield _command(principal, IN_TRANSACTIONS, ["--transactional-id", ANY_ID], settings)
     if role is Role.OBSERVER:
@@ -140,6 +146,8 @@ def see_rights(settings: Settings, role: Role) -> None:
     """
     own = {topic: wanted for topic, wanted in RIGHTS[role].items() if topic != ANY_TOPIC}
     rights = {f"{settings.topic_prefix}.{topic}": wanted for topic, wanted in own.items()}
+    if role is Role.COORDINATOR:
+        rights |= {f"{peer}.requests": TO_PEERS for peer in settings.peers}
     if role is Role.OBSERVER:
         rights[SOURCE_TOPIC] = TO_OBSERVE
     allowed = _allowed(settings, list(rights))

@@ -161,7 +161,7 @@ def ensure_all(settings: Settings, topics: T, report: Callable[[str], None] | No
     """
     say = report or (lambda _: None)
     names = [topic.name for topic in topics]
-    with _admin(settings) as admin:
+    with open_admin(settings) as admin:
         there = {each["name"] for each in admin.describe_topics(names) if each["partitions"]}
         if missing := [topic for topic in topics if topic.name not in there]:
             say(f"Creating the topics {', '.join(topic.name for topic in missing)}.")
@@ -180,7 +180,7 @@ def mismatches(settings: Settings) -> list[Mismatch]:
         BrokerUnreachable: no broker answered.
         TopicRefused: the brokers did not describe a topic.
     """
-    with _admin(settings) as admin:
+    with open_admin(settings) as admin:
         return list(_mismatches(admin, layout(settings)))
 
 
@@ -200,7 +200,7 @@ def topic_ids(settings: Settings, topics: Topics | ObservedTopics | None = None)
         BrokerUnreachable: no broker answered.
         TopicRefused: a topic does not exist.
     """
-    with _admin(settings) as admin:
+    with open_admin(settings) as admin:
         described = admin.describe_topics([topic.name for topic in topics or layout(settings)])
     for topic in described:
         _refuse_error(topic["name"], "show", topic["error_code"])
@@ -217,7 +217,7 @@ def _topic(role: str, settings: Settings) -> Topic:
 
 
 @contextmanager
-def _admin(settings: Settings) -> Iterator[Any]:
+def open_admin(settings: Settings) -> Iterator[Any]:
     """Return a context manager with an admin client. A request without an answer raises `BrokerUnreachable`."""
     try:
         with KafkaAdminClient(bootstrap_timeout_ms=ANSWER_WAIT_MS, **settings.kafka_client_arguments()) as admin:

@@ -26,8 +26,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.config.settings import Settings
 from streaming.embedded import archive, connector, fetch, find_java
 from streaming.errors import Exit, UserError
+from streaming.kafka import peers, topics
 from streaming.kafka import rights as acls
-from streaming.kafka import topics
 from streaming.logs import are_json
 from streaming.query import checkpoint
 from streaming.query.alarm import Alarm
@@ -209,13 +209,15 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
         keys[F.col("partition")].alias("key"), "offset", F.unix_millis("timestamp").alias("at_ms"), "value"
     )
     assert tuple(asked.columns) == INPUT_COLUMNS, "the operator reads other columns"
+    peering = settings.peering()
     operator = ShardOperator(
         partitions=settings.request_partitions,
         secret=bytes.fromhex(identity.secret),
         config=settings.group_config(identity.fencing_token_floor),
         topics=OutputTopics(
-            settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic
+            settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic, peering
         ),
+        peering=peering,
         signing=settings.signing() if settings.access == "rules" else None,
         synced=local_folder(checkpoint.query_folder(settings)) if settings.checkpoint_synced else None,
         replanned=[(plan.at_ms, plan.ends) for plan in checkpoint.put_aside(spark, settings)],
@@ -289,6 +291,7 @@ class Coordinator:
         settings = self.settings
         find_java()
         topics.ensure(settings, self._report)
+        peers.check(settings)
         acls.see_rights(settings, acls.Role.COORDINATOR)
         self._report("Starting Spark.")
         spark = open_session(settings, self._report, self._java_options)

@@ -30,6 +30,7 @@ from coordinator.shard import Shard
 from streaming.query import failpoints
 from streaming.query.continuity import Row, follow
 from streaming.query.durable import sync_before_output
+from streaming.wire.peering import Peering
 from streaming.wire.records import OutputTopics, Pack, Tally, decode_request, encode_request, pack
 from streaming.wire.signing import Signing
 
@@ -75,6 +76,7 @@ class ShardOperator:
 
     Args:
         signing: Checks the signatures of records, if access rules are in use; else None.
+        peering: Checks the records of other coordinators; None without peers.
         synced: The folder of Spark's files that are synced before any output; None if none are synced.
         replanned: The plans that were moved aside, the earliest first: their times, and their ends in each shard. Their
             requests are handled with that time, in whichever batch they are now.
@@ -85,6 +87,7 @@ class ShardOperator:
     config: Config
     topics: OutputTopics
     signing: Signing | None = None
+    peering: Peering | None = None
     synced: Path | None = None
     replanned: Sequence[tuple[int, Mapping[int, int]]] = ()
 
@@ -106,7 +109,7 @@ class ShardOperator:
         shard = Shard(number, self.partitions, self.secret, self.config, held.shard, _rosters())
         fresh, breaks, next_offset = follow(number, _rows(frames), held.next_offset)
         read = [*held.deferred, *fresh]
-        log = _log(read, self.signing, len(held.deferred))
+        log = _log(read, self.signing, self.peering, len(held.deferred))
         outputs = list[Output](breaks)
         for planned_ms, part in self._by_plan(number, log, now_ms):
             outputs += shard.step([*shard.deferred, *part], planned_ms)
@@ -269,11 +272,13 @@ def _rows(frames: Iterable[pd.DataFrame]) -> list[Row]:
     return rows
 
 
-def _log(rows: Sequence[Row], signing: Signing | None, deferred: int) -> list[Received]:
+def _log(rows: Sequence[Row], signing: Signing | None, peering: Peering | None, deferred: int) -> list[Received]:
     """Decode the requests. An earlier batch has read the first `deferred` of them already."""
     if signing is not None:
         log = [signing.received(*row) for row in rows]
     else:
         log = [Received(offset, at_ms, decode_request(value), None, len(value or b"")) for offset, at_ms, value in rows]
+    if peering is not None:
+        log = [peering.received(received, row[2]) for received, row in zip(log, rows, strict=True)]
     log[:deferred] = [structs.replace(received, was_deferred=True) for received in log[:deferred]]
     return log

@@ -1,6 +1,6 @@
 """The conversion between Kafka records and the types of `coordinator.requests` and `coordinator.outputs`, as JSON."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -9,6 +9,7 @@ import msgspec
 from coordinator.base_request import Id
 from coordinator.errors import ErrorCode
 from coordinator.limits import RECORD_BYTES_MAX
+from coordinator.move_requests import PEER_RECORDS, PeerRecord
 from coordinator.outputs import (
     AnyAnswer,
     AnyEvent,
@@ -21,6 +22,7 @@ from coordinator.outputs import (
     Oversized,
     Published,
     Reply,
+    ToPeer,
 )
 from coordinator.requests import Request, Unreadable, Wake
 
@@ -38,8 +40,12 @@ SIGNATURE_CHARS, SIGNATURE_END = 56, b"="
 WAKE_BEGIN = b'{"kind":"wake"'
 """The beginning of a wake record."""
 
+PEER_BEGINS = tuple(f'{{"kind":"{kind.__struct_config__.tag}"'.encode() for kind in PEER_RECORDS)
+"""The beginnings of the records of other coordinators."""
+
 _encode = msgspec.json.Encoder().encode
 _request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_peer_decoder: msgspec.json.Decoder[PeerRecord] = msgspec.json.Decoder(PeerRecord)
 _wake_decoder = msgspec.json.Decoder(Wake)
 _answer_decoder: msgspec.json.Decoder[AnyAnswer] = msgspec.json.Decoder(AnyAnswer)
 _event_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
@@ -140,12 +146,17 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputTopics(NamedTuple):
-    """The topics of replies, group records and events; and the request topic, for the wake records of a shard."""
+    """The topics of replies, group records and events; and the request topic, for the wake records of a shard.
+
+    Args:
+        sign_for_peer: Returns the request topic of a peer, and the signed value of a record for it; None without peers.
+    """
 
     replies: str
     groups: str
     events: str
     requests: str
+    sign_for_peer: Callable[[PeerRecord], tuple[str, bytes]] | None = None
 
 
 WHY_CHARS_MAX = 300
@@ -176,6 +187,18 @@ def decode_request(value: bytes | None) -> Request | Unreadable | Wake:
     return Unreadable(why, sender.request_id, sender.reply_to)
 
 
+def decode_peer_record(value: bytes | None) -> PeerRecord | None:
+    """Return the record of another coordinator in a record's value, without checking its MAC; None for every other
+    value. Never raises.
+    """
+    if value is None or not value.startswith(PEER_BEGINS) or value[-SIGNATURE_CHARS - 1 : -SIGNATURE_CHARS] != b"\n":
+        return None
+    try:
+        return _peer_decoder.decode(value[: -SIGNATURE_CHARS - 1])
+    except (ValueError, RecursionError):
+        return None
+
+
 def _plainly(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "the record is not UTF-8"
@@ -184,7 +207,7 @@ def _plainly(error: Exception) -> str:
     return str(error)[:WHY_CHARS_MAX].replace("`$.", "`").replace("Object", "The request")
 
 
-def encode_request(request: Request | Wake) -> bytes:
+def encode_request(request: Request | PeerRecord | Wake) -> bytes:
     """Return the value of a request's record. The key is the group id."""
     return _encode(request)
 
@@ -207,7 +230,7 @@ def pack(outputs: Iterable[Output], topics: OutputTopics, shard: int) -> Iterato
     """Yield the records of outputs as packs by topic, each topic's in the order of the outputs. See `to_row`."""
     inboxes: list[bytes] = []
     answers: list[bytes | None] = []
-    others: dict[str, list[Row]] = {}
+    others: dict[tuple[str, int | None], list[Row]] = {}
     for output in outputs:
         if type(output) is Reply:  # nearly all are
             value = _encode(output.answer)
@@ -215,15 +238,15 @@ def pack(outputs: Iterable[Output], topics: OutputTopics, shard: int) -> Iterato
             answers.append(value if len(value) <= RECORD_BYTES_MAX else to_row(output, topics, shard).value)
         else:
             row = to_row(output, topics, shard)
-            others.setdefault(row.topic, []).append(row)
+            others.setdefault((row.topic, row.partition), []).append(row)
     for begin, end in _portions(answers):
         yield Pack(topics.replies, None, inboxes[begin:end], answers[begin:end])
-    for topic, rows in others.items():
+    for (topic, partition), rows in others.items():
         keys, values = [row.key for row in rows], [row.value for row in rows]
         headers = [dict(row.headers or ()) for row in rows]
         versions, times = ([each.get(name) for each in headers] for name in (VERSION, AT_MS))
         for begin, end in _portions(values):
-            yield Pack(topic, shard, keys[begin:end], values[begin:end], versions[begin:end], times[begin:end])
+            yield Pack(topic, partition, keys[begin:end], values[begin:end], versions[begin:end], times[begin:end])
 
 
 def _portions(values: list[bytes | None]) -> Iterator[tuple[int, int]]:
@@ -244,6 +267,10 @@ def _row(output: Output, topics: OutputTopics, shard: int) -> Row:
             headers = [(name, str(number).encode()) for name, number in told if number is not None]
             return Row(topics.groups, shard, _encode(output.key), None, headers)
         return Row(topics.groups, shard, _encode(output.key), _encode(output.record))
+    if isinstance(output, ToPeer):
+        assert topics.sign_for_peer is not None, "a coordinator without peers writes to none"
+        topic, value = topics.sign_for_peer(output.record)
+        return Row(topic, None, output.record.group_id.encode(), value)
     return Row(topics.events, shard, (output.group_id or "").encode(), _encode(output))
 
 
@@ -265,6 +292,7 @@ def _instead_of(output: Output, size: int) -> Output:
             what="group record",
             bytes=size,
         )
+    assert not isinstance(output, ToPeer), "a part of a group fits into a record"
     return Oversized(
         group_id=output.group_id,
         version=output.version,

@@ -1,6 +1,6 @@
 """Heartbeats that take the path of all other requests."""
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from coordinator.heartbeats import Heartbeat
 from coordinator.requests import Received
@@ -14,4 +14,4 @@ def long_path(received: Received) -> Received:
     """Return a record whose heartbeat takes the path of all other requests."""
     request = received.request
     request = PlainHeartbeat(**asdict(request)) if type(request) is Heartbeat else request
-    return Received(received.offset, received.at_ms, request)
+    return replace(received, request=request)

@@ -54,11 +54,14 @@ def named(value: object) -> object:
 def all_fields(state: bytes) -> str:
     """Return all contents of a state as JSON."""
     shard = Scenario().new_shard(state)
-    removed_groups = codec.decode_shard(state).removed_groups
+    kept = codec.decode_shard(state)
+    removed_groups = kept.removed_groups
     told = {
         "groups": {g: shard.group(g) or shard.consumer_group(g) for g in shard.group_ids},
         "removed_groups": removed_groups,
     }
+    if kept.moves is not None:
+        told["moves"] = kept.moves
     return msgspec.json.format(msgspec.json.encode(named(told))).decode() + "\n"
 
 

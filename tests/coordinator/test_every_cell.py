@@ -12,6 +12,8 @@ from coordinator import requests
 from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics
 from coordinator.errors import ErrorCode
 from coordinator.heartbeats import Heartbeats
+from coordinator.kind import Subject
+from coordinator.kinds import KINDS
 from tests.coordinator.scenario import Scenario
 
 # -- the phases, each with c1 as leader and c2 as follower, and a pending id: p's --------------------------------------
@@ -429,8 +431,10 @@ def test_every_kind_of_request_occurs():
     of_policies = {requests.SetPolicies, requests.DescribePolicies}
     of_consumers = {ConsumerGroupHeartbeat, ConsumerGroupDescribe, GroupTopics}
     of_transactions = {requests.TxnOffsetCommit, requests.SettleTransactions}
-    of_many = {Heartbeats}  # `test_heartbeats`
-    assert asked == {*get_args(requests.Request)} - of_rules - of_policies - of_consumers - of_transactions - of_many
+    of_many = {Heartbeats}  # `test_heartbeats` has their tests
+    of_moves = {kind for kind, row in KINDS.items() if row.subject is Subject.MOVES}  # `moving` has their tables
+    of_others = of_rules | of_policies | of_consumers | of_transactions | of_moves | of_many
+    assert asked == {*get_args(requests.Request)} - of_others
 
 
 def test_every_setup_is_in_its_phase():

@@ -124,6 +124,7 @@ MAY_FORMAT = {
     "converting._read",                    # text
     "hashing",                             # numbers
     "kept_policies._why_not",              # numbers
+    "peers.received_from_peer",            # text
     "policies.Problem.__str__",            # text
     "policies.problems",                   # numbers
     "policies._problems_of_settle",        # text and numbers
@@ -132,6 +133,19 @@ MAY_FORMAT = {
     "hashing.member_suffix",               # text
     "membership._new_id",                  # text
     "shard.Shard._group_for",              # a number
+    "shard.Shard._take_for_moves",         # a number
+    "soundness._problem_of_classic",       # text
+    "soundness.problem_of",                # a number
+    "source._release",                     # text and numbers
+    "source._why_not",                     # text and numbers
+    "source.take_back_sent",               # text
+    "target._gather",                      # a number
+    "target._read",                        # numbers
+    "target._refusal_of",                  # a number
+    "target._too_large",                   # numbers
+    "target.adopt",                        # a number
+    "target.cancel",                       # text
+    "target.check",                        # numbers
 }  # fmt: skip
 """Where text is put together that may reach an output: of `str` and `int` alone, for whatever holds text writes that by
 `repr`. Sentences of errors and assertions are no outputs."""

@@ -4,6 +4,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from kafka import KafkaAdminClient
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import BrokerUnreachable, TopicMismatch, TopicRefused
+from streaming.kafka import peers
 from streaming.kafka import topics as module
 from streaming.kafka.topics import ensure, layout, topic_ids
 
@@ -130,3 +132,25 @@ def test_unreachable_broker_is_reported(monkeypatch: pytest.MonkeyPatch) -> None
         "No Kafka broker answers at 127.0.0.1:9:"
         " start one there, or correct bootstrap_servers and the security settings."
     )
+
+
+# -- peers -------------------------------------------------------------------------------------------------------------
+
+
+def test_topics_of_peers_are_checked(settings: Callable[..., Settings], admin: Any, tmp_path: Path) -> None:
+    """moving.md 1: a start with peers looks at their request topics, and at how long the own requests are kept."""
+    key = tmp_path / "peer.key"
+    key.write_text("0123456789abcdef0123456789abcdef")
+    own = settings()
+    peers.check(own)
+    peer = f"{own.topic_prefix}-peer"
+    with_peer = settings(peers=(peer,), peer_key_file=str(key))
+    ensure(own)
+    with pytest.raises(TopicMismatch, match=f"the brokers have no topic {peer}.requests: start that coordinator first"):
+        peers.check(with_peer)
+    create(admin, f"{peer}.requests", 4, message_timestamp_type="CreateTime", max_message_bytes="40000")
+    with pytest.raises(TopicMismatch, match=f"{peer}.requests has message.timestamp.type=CreateTime .*=40000 where"):
+        peers.check(with_peer)
+    delete(admin, f"{peer}.requests")
+    ensure(settings(topic_prefix=peer))
+    peers.check(with_peer)

@@ -1,0 +1,97 @@
+"""The state of a shard about groups that move between coordinators (moving.md 2.1)."""
+
+from msgspec import Struct, field
+
+from coordinator.group import Parked
+
+ADOPTED = "adopted"
+"""The verdict of a move that was adopted. Every other verdict is the reason of a refusal."""
+
+
+class Sent(Struct, array_like=True, kw_only=True):
+    """A name that was released and is not answered.
+
+    Args:
+        to: The prefix of the target.
+        state: The whole state that the target gets.
+        operator: The parked request of the operator that has released it.
+        unwritten: The first part that is not written yet, from 1 on; 0 if all are.
+    """
+
+    to: str
+    move_id: str
+    number: int
+    released_ms: int
+    state: bytes
+    operator: Parked
+    unwritten: int = 1
+
+
+class Away(Struct, array_like=True, frozen=True):
+    """A name that another coordinator has adopted.
+
+    Args:
+        since_ms: The time at which that was known here, later than all records of the group under this prefix.
+    """
+
+    to: str
+    number: int
+    since_ms: int
+
+
+class Verdict(Struct, array_like=True, frozen=True):
+    """The decision about a move to this coordinator: `ADOPTED`, or the reason of the refusal.
+
+    Args:
+        at_ms: The time of the decision.
+        kept_since_ms: The time from which the retention time of the verdict counts.
+    """
+
+    number: int
+    verdict: str
+    why: str
+    at_ms: int
+    kept_since_ms: int
+
+
+class Arrived(Struct, array_like=True):
+    """The move by which a group that lives here has come, or by which it left in vain and was taken back.
+
+    Args:
+        lacks_addresses: The mailboxes of members are missing that have sent no request since.
+    """
+
+    move_id: str
+    number: int
+    at_ms: int
+    lacks_addresses: bool = True
+
+
+class Gathering(Struct, array_like=True):
+    """A move with missing parts: the parts that came, by their numbers."""
+
+    group_id: str
+    number: int
+    released_ms: int
+    parts: dict[int, bytes] = field(default_factory=dict)
+
+
+class Moves(Struct, array_like=True):
+    """All of it. Verdicts are by name and `move_id`, moves with missing parts by `move_id`, everything else by name.
+
+    Args:
+        looked_ms: When verdicts that were kept long enough were dropped last.
+    """
+
+    sent: dict[str, Sent] = field(default_factory=dict)
+    away: dict[str, Away] = field(default_factory=dict)
+    guests: dict[str, int] = field(default_factory=dict)
+    verdicts: dict[str, dict[str, Verdict]] = field(default_factory=dict)
+    arrived: dict[str, Arrived] = field(default_factory=dict)
+    gathering: dict[str, Gathering] = field(default_factory=dict)
+    looked_ms: int = 0
+
+    @property
+    def is_blank(self) -> bool:
+        """True if nothing has moved."""
+        return not any((self.sent, self.away, self.guests, self.verdicts, self.arrived, self.gathering))

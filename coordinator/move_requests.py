@@ -1,0 +1,139 @@
+"""The requests about groups that move between coordinators, and the records that coordinators write to each other.
+
+The records between coordinators are in the same topic as requests, and nobody answers them with a reply. Their MAC is
+checked before they come here.
+
+Source: moving.md 1.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from coordinator import limits
+from coordinator.base_request import BaseRequest, Int64, Name, Reason
+
+Prefix = Name
+MoveId = Annotated[str, Meta(min_length=1, max_length=limits.ID_CHARS_MAX)]
+"""The place of the release in the source's log: PREFIX/partition/offset."""
+
+Number = Annotated[int, Meta(ge=1, le=limits.MOVE_NUMBER_MAX)]
+Time = Annotated[int, Meta(ge=0, le=limits.TIME_MS_MAX)]
+Part = Annotated[int, Meta(ge=1, le=limits.MOVE_PARTS_MAX)]
+StateBytes = Annotated[int, Meta(ge=0, le=limits.MOVE_PART_BYTES * limits.MOVE_PARTS_MAX)]
+PartBytes = Annotated[bytes, Meta(max_length=limits.MOVE_PART_BYTES)]
+GroupId = Annotated[str, Meta(max_length=limits.GROUP_ID_CHARS_MAX)]
+
+
+class ReleaseGroup(BaseRequest, frozen=True, kw_only=True, tag="release_group"):
+    """Move the group of a name to another coordinator. Answered when that coordinator has adopted or refused it.
+
+    Args:
+        to: The prefix of the other coordinator, one of the setting `peers`.
+        last_move: The number that the sender knows of the name; null if it does not matter.
+    """
+
+    to: Prefix
+    last_move: Number | None = None
+
+
+class CancelMove(BaseRequest, frozen=True, kw_only=True, tag="cancel_move"):
+    """Refuse a move at its target, unless the target has adopted the group already."""
+
+    move_id: MoveId
+    number: Number
+
+
+class Evidence(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The reason why the target cannot adopt a group any more.
+
+    Args:
+        partition: The partition of the target's request topic that has the name.
+        cancel_offset: The offset of the `cancel_move` record there.
+        parts_before: The number of different parts of the move before that record.
+        target_is_lost: The operator states that the target will not run again.
+    """
+
+    partition: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    cancel_offset: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    parts_before: Annotated[int, Meta(ge=0, le=limits.MOVE_PARTS_MAX)] = 0
+    target_is_lost: bool = False
+
+
+class TakeBack(BaseRequest, frozen=True, kw_only=True, tag="take_back"):
+    """Take a group back at its source, because its target cannot adopt it any more."""
+
+    move_id: MoveId
+    number: Number
+    evidence: Evidence
+
+
+class CheckAdoption(BaseRequest, frozen=True, kw_only=True, tag="check_adoption"):
+    """Request the reason for which a move of this name would be refused now. The response binds nobody.
+
+    Args:
+        codec: The version of the source's codec.
+        bytes: The size of the state.
+        members: The number of members.
+    """
+
+    codec: Annotated[int, Meta(ge=1, le=255)]
+    bytes: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    members: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+
+
+class BasePeerRecord(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", rename={"source": "from"}
+):
+    """The fields of every record between coordinators.
+
+    Args:
+        source: The prefix of the coordinator that wrote the record; `from` in JSON.
+        to: The prefix of the coordinator that reads it.
+    """
+
+    group_id: GroupId
+    move_id: MoveId
+    number: Number
+    source: Prefix
+    to: Prefix
+
+
+class AdoptGroup(BasePeerRecord, frozen=True, kw_only=True, tag="adopt_group"):
+    """One part of the state of a name that its source has released.
+
+    Args:
+        released_ms: The append time of the release.
+        home: Whether the source owns the slot of the name.
+        part: From 1 to `parts`.
+        codec: The version of the codec that wrote the state.
+        bytes: The size of the whole state.
+        crc: The CRC-32C of the whole state.
+    """
+
+    released_ms: Time
+    home: bool
+    part: Part
+    parts: Part
+    codec: Annotated[int, Meta(ge=0, le=255)]
+    bytes: StateBytes
+    crc: Annotated[int, Meta(ge=0, le=2**32 - 1)]
+    state: PartBytes
+
+
+class GroupAdopted(BasePeerRecord, frozen=True, kw_only=True, tag="group_adopted"):
+    """The target has custody of the name since `adopted_ms`."""
+
+    adopted_ms: Int64
+
+
+class AdoptionRefused(BasePeerRecord, frozen=True, kw_only=True, tag="adoption_refused"):
+    """The target has refused the move. `why` is a sentence for a person."""
+
+    reason: Name
+    why: Reason
+    adopted_ms: Int64
+
+
+PeerRecord = AdoptGroup | GroupAdopted | AdoptionRefused
+PEER_RECORDS = (AdoptGroup, GroupAdopted, AdoptionRefused)

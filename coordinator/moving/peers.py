@@ -1,0 +1,45 @@
+"""The records of other coordinators: which are believed, and what handles them (moving.md 1, 2.3)."""
+
+from collections.abc import Iterator
+
+from coordinator.access import ANONYMOUS, CLUSTER_NAME, UNKNOWN_HOST, Operation, Resource
+from coordinator.move_requests import AdoptGroup, PeerRecord
+from coordinator.moving import source, target
+from coordinator.moving.kept_moves import KeptMoves
+from coordinator.outputs import AccessDenied, Output
+from coordinator.requests import Received
+
+
+def received_from_peer(kept: KeptMoves, received: Received, record: PeerRecord) -> Iterator[Output]:
+    """Handle a record of another coordinator. One that is not believed changes nothing, and is an event."""
+    at_ms = received.at_ms
+    doubt = received.doubt
+    if doubt is None and record.source not in kept.config.peers:
+        doubt = f"{record.source} is no peer of this coordinator"
+    if doubt is not None:
+        yield _denied(record, at_ms, doubt)
+    elif record.to != kept.config.prefix:
+        yield from kept.ignored(record, at_ms, f"it is meant for {record.to}")
+    elif not kept.is_of_this_shard(record.group_id):
+        yield from kept.ignored(record, at_ms, "the name belongs to another shard")
+    elif isinstance(record, AdoptGroup):
+        yield from target.adopt(kept, record, at_ms)
+    else:
+        yield from source.answered(kept, record, at_ms)
+
+
+def _denied(record: PeerRecord, at_ms: int, why: str) -> AccessDenied:
+    return AccessDenied(
+        group_id=None,
+        version=None,
+        at_ms=at_ms,
+        generation_id=None,
+        principal=ANONYMOUS,
+        client_id=record.source,
+        client_host=UNKNOWN_HOST,
+        request=str(type(record).__struct_config__.tag),
+        operation=Operation.ALTER,
+        resource=Resource.CLUSTER,
+        names=(CLUSTER_NAME,),
+        why=why,
+    )

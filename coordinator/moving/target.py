@@ -1,0 +1,247 @@
+"""The target of a move: a name is adopted or refused, once and for all (moving.md 2.3)."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from coordinator.codec import VERSION
+from coordinator.config import Config
+from coordinator.consumer.publishing import publish as publish_consumers
+from coordinator.consumer_group import ConsumerGroup
+from coordinator.context import Context
+from coordinator.describe import publish
+from coordinator.errors import CorruptState, ErrorCode
+from coordinator.events import event
+from coordinator.group import Group
+from coordinator.hashing import crc32c
+from coordinator.limits import GATHERING_MAX, MOVE_AGE_MS, MOVE_CLOCK_MS, MOVE_PART_BYTES, MOVE_PARTS_MAX
+from coordinator.move_parts import ADOPTED, Arrived, Gathering, Verdict
+from coordinator.move_requests import AdoptGroup, AdoptionRefused, CancelMove, CheckAdoption, GroupAdopted
+from coordinator.moving import carrying
+from coordinator.moving.kept_moves import Custody, KeptMoves
+from coordinator.moving.resuming import lacks_addresses, resume
+from coordinator.moving.soundness import problem_of
+from coordinator.offsets import publish_offset
+from coordinator.outputs import CancelMoveAnswer, CheckAdoptionAnswer, GroupArrived, Output, Reply, ToPeer
+from coordinator.refusals import refusal
+
+AnyGroup = Group | ConsumerGroup
+
+
+class Refusal(NamedTuple):
+    """The reason of a refusal, and a sentence about it."""
+
+    reason: str
+    why: str
+
+
+LIVES_HERE = Refusal("lives_here", "a group of that name lives at the target")
+IN_TRANSIT = Refusal("in_transit", "the target has released a group of that name itself, and is not answered yet")
+NOT_HOME = Refusal("not_home", "neither the source nor the target owns the slot of the name")
+CANCELLED = Refusal("cancelled", "an operator has cancelled the move")
+
+
+def adopt(kept: KeptMoves, record: AdoptGroup, at_ms: int) -> Iterator[Output]:
+    """Adopt or refuse a name, or keep a part of it. The table of moving.md 2.3 has the order of the checks."""
+    group_id = record.group_id
+    if record.released_ms + MOVE_AGE_MS <= at_ms:
+        yield from kept.ignored(record, at_ms, "the copy is too old")
+        return
+    if (known := kept.verdict_of(group_id, record.move_id)) is not None:
+        yield _answer(kept, record, known)
+        return
+    if (number := kept.number_of(group_id)) > record.number:
+        yield _refuse(kept, record, Refusal("older", f"the number of the name is {number} at the target"), at_ms)
+        return
+    parts = _gather(kept, record)
+    if isinstance(parts, Refusal):
+        yield _refuse(kept, record, parts, at_ms)
+    elif parts is not None:
+        carried = _read(record, parts)
+        if isinstance(carried, Refusal):
+            yield _refuse(kept, record, carried, at_ms)
+        elif (refused := _refusal_of(kept, record, carried, at_ms)) is not None:
+            yield _refuse(kept, record, refused, at_ms)
+        else:
+            yield from _adopt(kept, record, carried, at_ms)
+
+
+def _gather(kept: KeptMoves, record: AdoptGroup) -> dict[int, bytes] | Refusal | None:
+    """Return all parts of a move; None while parts are missing."""
+    gathering = kept.moves.gathering
+    if record.parts == 1:
+        return {1: record.state}
+    entry = gathering.get(record.move_id)
+    if entry is None:
+        if len(gathering) >= GATHERING_MAX:
+            return Refusal("busy", f"{GATHERING_MAX} other moves to this shard have missing parts")
+        entry = gathering[record.move_id] = Gathering(record.group_id, record.number, record.released_ms)
+    entry.parts[record.part] = record.state
+    if len(entry.parts) < record.parts:
+        return None
+    return gathering.pop(record.move_id).parts
+
+
+class _Living(NamedTuple):
+    """A group that has come."""
+
+    group: AnyGroup
+
+
+_Read = _Living | carrying.Tombstone | carrying.Nothing
+
+
+def _read(record: AdoptGroup, parts: dict[int, bytes]) -> _Read | Refusal:
+    """Return the state of a name from all of its parts."""
+    state = carrying.joined(parts)
+    if len(state) != record.bytes or crc32c(state) != record.crc:
+        return Refusal("damaged", "the size or the checksum of the state is wrong")
+    if record.codec > VERSION:
+        return Refusal("codec", f"the target reads 1 to {VERSION}, this one is {record.codec}")
+    try:
+        carried = carrying.read(state)
+        if not isinstance(carried, carrying.Living):
+            return carried
+        group = carrying.group_of(carried)
+        problem = problem_of(group, record.group_id)
+    except (CorruptState, KeyError):
+        return Refusal("unsound", "the state cannot be read")
+    return _Living(group) if problem is None else Refusal("unsound", problem)
+
+
+def _refusal_of(kept: KeptMoves, record: AdoptGroup, carried: _Read, at_ms: int) -> Refusal | None:
+    """Return the refusal of a state that can be read; None if it is adopted."""
+    if isinstance(carried, _Living):
+        members = len(carried.group.members)
+        if (too_large := _too_large(carried.group, members, kept.config)) is not None:
+            return too_large
+        if (ahead_ms := carried.group.vitals.now_ms - at_ms) > MOVE_CLOCK_MS:
+            return Refusal("clock", f"the time of the group is {ahead_ms} ms ahead of the target's")
+    if kept.groups.open(record.group_id) is not None:
+        return LIVES_HERE
+    if kept.custody_of(record.group_id) is Custody.IN_TRANSIT:
+        return IN_TRANSIT
+    return None if record.home or kept.owns(record.group_id) else NOT_HOME
+
+
+def _too_large(group: AnyGroup, members: int, config: Config) -> Refusal | None:
+    size_max = config.group_consumer_max_size if isinstance(group, ConsumerGroup) else config.group_max_size
+    if members <= size_max:
+        return None
+    return Refusal("too_large", f"the group has {members} members, and {size_max} are allowed at the target")
+
+
+def _adopt(kept: KeptMoves, record: AdoptGroup, carried: _Read, at_ms: int) -> Iterator[Output]:
+    group_id, floor = record.group_id, kept.config.fencing_token_floor
+    kept.groups.take_out(group_id)
+    kept.moves.away.pop(group_id, None)
+    if not kept.owns(group_id):
+        kept.moves.guests[group_id] = record.number
+    verdict = Verdict(record.number, ADOPTED, "", at_ms, at_ms)
+    if isinstance(carried, _Living):
+        group = carried.group
+        group.token = max(group.token, record.number, floor)
+        resume(group, at_ms, kept.noticed_ms, kept.config)
+        kept.groups.put(group)
+        kept.moves.arrived[group_id] = Arrived(record.move_id, record.number, at_ms, lacks_addresses(group))
+        yield from _publish(group, record)
+    else:
+        if isinstance(carried, carrying.Tombstone):
+            kept.groups.bury(group_id, carried.generation_id, max(carried.token, record.number, floor), at_ms)
+        kept.remember(group_id, record.move_id, verdict)
+    yield _answer(kept, record, verdict)
+
+
+def _publish(group: AnyGroup, record: AdoptGroup) -> Iterator[Output]:
+    """Yield the event of a group that has arrived, and its records under this coordinator's prefix."""
+    before = group.version
+    yield event(
+        GroupArrived,
+        group,
+        group.vitals.now_ms,
+        source=record.source,
+        move_id=record.move_id,
+        number=record.number,
+        version_before=before,
+    )
+    yield publish_consumers(group) if isinstance(group, ConsumerGroup) else publish(group)
+    for topic, partition, offset in group.all_offsets():
+        yield publish_offset(group, topic, partition, offset)
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------------
+
+
+def _refuse(kept: KeptMoves, record: AdoptGroup | GroupAdopted, refused: Refusal, at_ms: int) -> ToPeer:
+    """Store the verdict about a move that is refused, and return the answer to its source."""
+    kept.moves.gathering.pop(record.move_id, None)
+    verdict = Verdict(record.number, refused.reason, refused.why, at_ms, at_ms)
+    kept.remember(record.group_id, record.move_id, verdict)
+    return _answer(kept, record, verdict)
+
+
+def _answer(kept: KeptMoves, record: AdoptGroup | GroupAdopted, verdict: Verdict) -> ToPeer:
+    """Return the answer to the source of a move. All answers about one move are equal."""
+    fields: dict[str, Any] = {
+        "group_id": record.group_id,
+        "move_id": record.move_id,
+        "number": verdict.number,
+        "source": kept.config.prefix,
+        "to": record.source,
+        "adopted_ms": verdict.at_ms,
+    }
+    if verdict.verdict == ADOPTED:
+        return ToPeer(GroupAdopted(**fields))
+    return ToPeer(AdoptionRefused(**fields, reason=verdict.verdict, why=verdict.why))
+
+
+# -- requests of operators ---------------------------------------------------------------------------------------------
+
+
+def cancel(kept: KeptMoves, request: CancelMove, context: Context) -> Iterator[Output]:
+    """Refuse a move, unless there is a verdict about it. Its source gets the verdict once more.
+
+    Replies with:
+        INVALID_REQUEST: no peer of this coordinator has given that `move_id`.
+    """
+    source = request.move_id.rsplit("/", 2)[0]
+    if source not in kept.config.peers:
+        why = f"{source} is no peer of this coordinator"
+        yield refusal(CancelMoveAnswer, request, ErrorCode.INVALID_REQUEST, why)
+        return
+    record = GroupAdopted(
+        group_id=request.group_id,
+        move_id=request.move_id,
+        number=request.number,
+        source=source,
+        to=kept.config.prefix,
+        adopted_ms=context.now_ms,
+    )
+    known = kept.verdict_of(request.group_id, request.move_id)
+    answer = _answer(kept, record, known) if known is not None else _refuse(kept, record, CANCELLED, context.now_ms)
+    yield answer
+    verdict = known.verdict if known is not None else CANCELLED.reason
+    why = f"{verdict} before" if known is not None else CANCELLED.why
+    reply = CancelMoveAnswer(request_id=request.request_id, verdict=verdict, error_message=why)
+    yield Reply(request.reply_to, reply)
+
+
+def check(kept: KeptMoves, request: CheckAdoption, context: Context) -> Iterator[Output]:
+    """Reply with the reason for which a move of a name would be refused now."""
+    refused: Refusal | None = None
+    group_id, config = request.group_id, kept.config
+    if request.codec > VERSION:
+        refused = Refusal("codec", f"the target reads 1 to {VERSION}, this one is {request.codec}")
+    elif request.bytes > MOVE_PART_BYTES * MOVE_PARTS_MAX:
+        refused = Refusal("unsound", f"a state of {request.bytes} bytes takes more than {MOVE_PARTS_MAX} parts")
+    elif request.members > (size_max := max(config.group_max_size, config.group_consumer_max_size)):
+        refused = Refusal("too_large", f"the group has {request.members} members, and {size_max} are allowed")
+    elif kept.groups.open(group_id) is not None:
+        refused = LIVES_HERE
+    elif kept.custody_of(group_id) is Custody.IN_TRANSIT:
+        refused = IN_TRANSIT
+    answer = CheckAdoptionAnswer(
+        request_id=request.request_id,
+        reason=None if refused is None else refused.reason,
+        why=None if refused is None else refused.why,
+    )
+    yield Reply(request.reply_to, answer)

@@ -1,0 +1,27 @@
+"""The responses to requests about groups that move between coordinators (moving.md 1)."""
+
+from coordinator.outputs.base_answer import Answer
+
+
+class ReleaseGroupAnswer(Answer, frozen=True, kw_only=True, tag="release_group"):
+    """The target has adopted the group. An error has the reason for which it was not released, or was refused."""
+
+    move_id: str = ""
+    number: int = 0
+
+
+class CancelMoveAnswer(Answer, frozen=True, kw_only=True, tag="cancel_move"):
+    """The verdict about the move: `adopted`, or the reason of the refusal."""
+
+    verdict: str = ""
+
+
+class TakeBackAnswer(Answer, frozen=True, kw_only=True, tag="take_back"):
+    """The source serves the group again."""
+
+
+class CheckAdoptionAnswer(Answer, frozen=True, kw_only=True, tag="check_adoption"):
+    """The reason for which a move would be refused now, and a sentence about it; null if it would not be refused."""
+
+    reason: str | None = None
+    why: str | None = None

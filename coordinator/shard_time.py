@@ -1,0 +1,58 @@
+"""The time of a shard's groups: which deadlines fire, and what ends a group or replaces it."""
+
+from collections.abc import Generator, Iterator
+
+from coordinator.consumer.classics import must_downgrade
+from coordinator.consumer_group import ConsumerGroup
+from coordinator.converting import downgrade
+from coordinator.group import Group
+from coordinator.group_types import timers_of
+from coordinator.outputs import Output
+from coordinator.phases import Phase
+from coordinator.requests import Received
+from coordinator.shard_state import ShardState
+
+
+class ShardTime(ShardState):
+    """A shard and its deadlines."""
+
+    def _begin(self, group: Group | ConsumerGroup, received: Received) -> int:
+        """Set a group's time to that of a request, and return it."""
+        vitals = group.vitals
+        vitals.now_ms = max(received.at_ms, vitals.now_ms)
+        vitals.note_lateness(self._times.now_ms, self._config.late_notice_ms)
+        return vitals.now_ms
+
+    def _pass_time(self) -> Iterator[Output]:
+        """Fire the deadlines of groups whose requests are all handled, until the budget is used up."""
+        horizon_ms = self._times.horizon_ms
+        for group_id in self._groups.due_by(horizon_ms):
+            if self._budget.is_spent:
+                return
+            if group_id not in self._waiting:
+                brought = list(self._advance(group_id, horizon_ms, self._times.now_ms))
+                self._budget.spend(group_id, brought, 0)
+                yield from brought
+
+    def _advance(self, group_id: str, until_ms: int, noticed_ms: int) -> Iterator[Output]:
+        vitals = self._groups.vitals_of(group_id)
+        if vitals is None or vitals.earliest_ms > max(until_ms, vitals.now_ms):
+            return
+        group = self._groups.open(group_id)
+        assert group is not None, "a group with vitals exists"
+        until_ms, epoch = max(until_ms, vitals.now_ms), group.generation_id
+        yield from timers_of(group).advance(group, until_ms, noticed_ms, self._policies.config_of(group_id))
+        if (yield from self._conclude(group, has_lost_consumer=group.generation_id > epoch)):
+            yield from self._advance(group_id, until_ms, noticed_ms)
+
+    def _conclude(self, group: Group | ConsumerGroup, *, has_lost_consumer: bool) -> Generator[Output, None, bool]:
+        """Remove a group that has ended, or replace it by a classic one if need be. Return whether it was replaced."""
+        if group.phase is Phase.DEAD:
+            self._groups.forget(group)
+            if self._moves is not None:
+                self._moves.note_end(group.group_id, group.vitals.now_ms)
+        elif isinstance(group, ConsumerGroup) and must_downgrade(group, self._config):
+            now_ms = group.vitals.now_ms
+            self._groups.put((yield from downgrade(group, now_ms, self._config, has_lost_consumer=has_lost_consumer)))
+            return True
+        return False

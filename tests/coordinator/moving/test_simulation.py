@@ -1,0 +1,88 @@
+"""The promises of moving.md 6 in random runs of two real shards, and the seeded bugs that break them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import pytest
+
+from coordinator.moving import source, target
+from coordinator.moving.kept_moves import KeptMoves
+from tests.coordinator.moving.simulation import Broken, Simulation
+
+EVENTS = 250
+RUNS = 25
+
+
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_no_run_breaks_a_promise(seed: int):
+    Simulation(seed).run(EVENTS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1_000, 1_150))
+def test_no_longer_run_breaks_a_promise(seed: int):
+    Simulation(seed).run(2 * EVENTS)
+
+
+def test_groups_move_in_these_runs():
+    moves = [Simulation(seed) for seed in range(10)]
+    for run in moves:
+        run.run(EVENTS)
+    assert sum(len(run.numbers) for run in moves) > 20
+    assert sum(run.acked for run in moves) > 30
+
+
+def run_many(runs: int, **options: bool) -> None:
+    for seed in range(runs):
+        Simulation(seed, **options).run(EVENTS)
+
+
+@contextmanager
+def verdicts_are_forgotten() -> Iterator[None]:
+    with patch.object(KeptMoves, "remember", lambda *_: None):
+        yield
+
+
+@contextmanager
+def sessions_are_those_of_the_source() -> Iterator[None]:
+    with patch.object(target, "resume", lambda *_: None), patch.object(source, "resume", lambda *_: None):
+        yield
+
+
+@contextmanager
+def numbers_begin_at_the_own_floor() -> Iterator[None]:
+    with patch.object(KeptMoves, "number_of", lambda *_: 0):
+        yield
+
+
+@contextmanager
+def a_cancel_wins_over_an_adoption() -> Iterator[None]:
+    known = KeptMoves.verdict_of
+
+    def forgets_adoptions(kept: KeptMoves, group_id: str, move_id: str) -> object:
+        verdict = known(kept, group_id, move_id)
+        return None if verdict is not None and verdict.verdict == "adopted" else verdict
+
+    with patch.object(KeptMoves, "verdict_of", forgets_adoptions):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("bug", "promises"),
+    [
+        (verdicts_are_forgotten, {"OneServes", "VerdictsAreFinal", "VersionsHaveNoGap"}),
+        (sessions_are_those_of_the_source, {"MovesAreQuiet"}),
+        (numbers_begin_at_the_own_floor, {"NumbersGrow", "OneServes"}),
+        (a_cancel_wins_over_an_adoption, {"OneServes", "VerdictsAreFinal"}),
+    ],
+)
+def test_a_seeded_bug_is_found(bug: Callable, promises: set[str]):
+    with bug(), pytest.raises(Broken) as broken:
+        run_many(200)
+    assert str(broken.value).split(":")[0] in promises
+
+
+def test_a_client_that_sends_elsewhere_on_silence_breaks_a_promise():
+    with pytest.raises(Broken, match="MovedCommitsAreKept"):
+        run_many(300, sends_on_silence=True)
