@@ -339,7 +339,7 @@ class Coordinator:
             log.debug("the query's failure in full", exc_info=error)
             if self.lease is not None and re.search(CONCURRENT, str(error)):
                 raise LeaseLost(
-                    f"Another driver has written to the checkpoint {self.settings.checkpoint}: start this one again, and"
-                    " it stands by; all drivers of the checkpoint need stand_by."
+                    f"Another driver has written to the checkpoint {self.settings.checkpoint}: start this one again,"
+                    " and it stands by; all drivers of the checkpoint need stand_by."
                 ) from error
             raise because(str(error), self.settings, QueryFailed) from error

@@ -9,8 +9,8 @@ rules for which record counts.
     no broker       silence means nothing while no broker answers: the patience begins anew
     a lost claim    the driver claims again after `CLAIM_WAIT_S`; a claim that comes twice counts once
 
-The epoch of a transactional id would be a fence as well. It was measured and left out: a claim over a transaction that the
-former holder left open takes 1.0 s more, and of several claims the last one wins, after the first one has begun to
+The epoch of a transactional id would be a fence as well. It was measured and left out: a claim over a transaction that
+the former holder left open takes 1.0 s more, and of several claims the last one wins, after the first has begun to
 work. Here the first one wins, and the others do not begin.
 """
 
@@ -69,8 +69,8 @@ class Lease:
     Args:
         settings: The settings of the coordinator, whose lease topic exists.
 
-    `driver` is the id of this driver. `held` is set once this driver has the lease. `refusal` is the reason why the driver must end, else None. The driver
-    sets `is_standing_by` while it is ready and waits for the lease.
+    `driver` is the id of this driver. `held` is set once this driver has the lease. `refusal` is the reason why the
+    driver must end, else None. The driver sets `is_standing_by` while it is ready and waits for the lease.
     """
 
     def __init__(self, settings: Settings) -> None:
