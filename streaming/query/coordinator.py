@@ -53,6 +53,9 @@ BATCH_WAIT_S = 60
 """How long a stop waits for the running batch. After this time the stop abandons the batch, and the next start repeats
 it."""
 
+STARTS_MAX = 3
+"""How often a driver with the lease starts the query until its first batch, if another driver comes in between."""
+
 CHECKPOINTING = "org.apache.spark.sql.execution.streaming" + (
     "" if pyspark.__version__.startswith("4.0.") else ".checkpointing"
 )
@@ -250,22 +253,42 @@ class Coordinator:
                 spark, settings, {name: ids[name] for name in held}, lambda: find_floor(settings, self._report)
             )
             refuse_outdated(spark, settings)
-            self._query = (
-                build(spark, settings, identity, None if self.lease is None else self.lease.driver)
-                .writeStream.queryName(QUERY_NAME)
-                .format("kafka")
-                .options(**settings.kafka_sink_options())
-                .option("checkpointLocation", checkpoint.query_folder(settings))
-                .outputMode("append")
-                .start()
-            )
+            self._query = self._begin(spark, identity)
         self._alarm.start()
         self._topic_watch.start()
-        self._await_first_batch(self._query)
+        self._await_first_batch(spark, identity)
         self._repeats.start()
         self.transactions.start()
 
-    def _await_first_batch(self, query: StreamingQuery) -> None:
+    def _begin(self, spark: SparkSession, identity: checkpoint.Identity) -> StreamingQuery:
+        settings, driver = self.settings, None if self.lease is None else self.lease.driver
+        return (
+            build(spark, settings, identity, driver)
+            .writeStream.queryName(QUERY_NAME)
+            .format("kafka")
+            .options(**settings.kafka_sink_options())
+            .option("checkpointLocation", checkpoint.query_folder(settings))
+            .outputMode("append")
+            .start()
+        )
+
+    def _await_first_batch(self, spark: SparkSession, identity: checkpoint.Identity) -> None:
+        """Wait for the first batch. The former holder of the lease may have planned a batch after its loss, which its
+        tasks refuse: then start the query again."""
+        for _ in range(STARTS_MAX - 1):
+            assert self._query is not None
+            try:
+                return self._await_batch(self._query)
+            except LeaseLost:
+                if self._refusal() is not None:
+                    raise
+            log.warning("the former holder of the lease has planned a batch: the query is started again")
+            with explained(self.settings):
+                self._query = self._begin(spark, identity)
+        assert self._query is not None
+        return self._await_batch(self._query)
+
+    def _await_batch(self, query: StreamingQuery) -> None:
         while query.lastProgress is None and not self._stopping.is_set():
             self._raise_if_failed(query)
             self._active_s = time.monotonic()

@@ -91,7 +91,7 @@ def kills(folder: Path, chance: random.Random, times: int, seconds: float, repor
 
 
 def takeovers(folder: Path, chance: random.Random, times: int, seconds: float, report: Report) -> Outcome:
-    """Let drivers take over from each other while members keep running. No group may rebalance."""
+    """Kill, suspend and stop drivers while others stand by and members keep running. No group may rebalance."""
     with Deployment(
         folder, members=MEMBERS, strategy=chance.choice(STRATEGIES), session_timeout_ms=LONG_MS, stand_by=True
     ) as deployment:

@@ -3,7 +3,7 @@
  way | the serving driver | afterwards |
  --- | --- | --- |
  killed | kill -9 of driver and Java at the same time | |
- suspended | SIGSTOP of driver, Java and Python workers | SIGCONT when all members are served: it ends by itself with 1 |
+ suspended | SIGSTOP of driver, Java and Python workers | SIGCONT when all members are served: it ends with 1 |
  stopped | SIGTERM: it ends its batch, and releases the lease | it ends with 0 |
 
 Then another driver is started, which stands by. The time of a take-over is random: up to a second after the members
