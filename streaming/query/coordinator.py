@@ -149,6 +149,8 @@ def open_session(
     if not is_submitted:  # spark-submit gets the connector with --packages or --jars
         jars = [str(jar) for jar in fetch(connector(), report=report)]
         config |= _connector(jars, is_local=master.startswith("local"))
+        if master.startswith("local"):  # other executors may get the package only when a worker starts
+            config["spark.python.daemon.module"] = "streaming.query.worker_daemon"
         start_java({"spark.app.name": QUERY_NAME, "spark.master": master, **config})
     for name, value in config.items():
         builder = builder.config(name, value)
