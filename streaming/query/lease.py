@@ -6,7 +6,7 @@ rules for which record counts.
 
     the fence       the order of one partition: a driver that was suspended reads the claim of the next holder, and
                     reports the loss, before it reads its own next renewal
-    no broker       silence means nothing while no broker answers: the patience begins anew
+    no broker       silence means nothing while no broker answers, and for `OUTAGE_PATIENCE_S` afterwards
     a lost claim    the driver claims again after `CLAIM_WAIT_S`; a claim that comes twice counts once
 
 The epoch of a transactional id would be a fence as well. It was measured and left out: a claim over a transaction that
@@ -46,8 +46,15 @@ LOOK_EVERY_S = 0.1
 TAIL_RECORDS = 1_000
 """The number of newest records that a start reads: those of some six minutes."""
 
+OVERDUE_S = 0.6
+"""The time without a renewal after which a driver that may claim asks for the end of the topic again and again, to
+learn whether the brokers answer."""
+
 ANSWER_WAIT_S = 1.0
-"""The longest wait for the end of the topic."""
+"""The longest wait for the end of the topic. A later answer counts as none."""
+
+OUTAGE_PATIENCE_S = 5.0
+"""The time after an outage of the brokers in which the holder must renew. It has to find the brokers again first."""
 
 SEND_WAIT_MS = 1_000
 """How long a record may wait for unavailable brokers. A later record follows."""
@@ -83,7 +90,7 @@ class Lease:
         self._may_claim = threading.Event()
         self._closing = threading.Event()
         self._position = 0
-        self._heard_s = time.monotonic()
+        self._heard_s, self._outage_s = time.monotonic(), -OUTAGE_PATIENCE_S
         self._sent_s = -CLAIM_WAIT_S
         options = {"linger.ms": 0, "message.timeout.ms": SEND_WAIT_MS, **_CONNECTION}
         self._producer = producer(settings, CLIENT_ID, options)
@@ -171,20 +178,23 @@ class Lease:
             )
 
     def _not_answered(self, error: KafkaError) -> None:
+        """Note that no broker is connected. One broker of several may be down for long, and changes nothing."""
         log.debug("the lease topic could not be read: %s", error.str())
-        self._heard_s = time.monotonic()
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._outage_s = time.monotonic()
 
     def _is_free(self, reader: Consumer) -> bool:
         """Return whether the lease may be claimed now."""
-        now_s = time.monotonic()
-        if now_s - self._sent_s < CLAIM_WAIT_S:
+        if time.monotonic() - self._sent_s < CLAIM_WAIT_S:
             return False
-        if self.holder is not None and now_s - self._heard_s < PATIENCE_S:
+        if self.holder is not None and time.monotonic() - self._heard_s < OVERDUE_S:
             return False
         if (bounds := self._bounds(reader)) is None:
-            self._heard_s = time.monotonic()
+            self._outage_s = time.monotonic()
             return False
-        return self._position >= bounds[1]
+        now_s = time.monotonic()
+        is_silent = now_s - self._heard_s >= PATIENCE_S and now_s - self._outage_s >= OUTAGE_PATIENCE_S
+        return (self.holder is None or is_silent) and self._position >= bounds[1]
 
     def _renew_when_due(self) -> None:
         if self._wait_s() == 0:
