@@ -30,6 +30,7 @@ from streaming.cli.options import (
     Port,
     ReadyFile,
     ReplicationFactor,
+    StandBy,
     TopicPrefix,
 )
 from streaming.cli.policy import app as policy
@@ -121,6 +122,7 @@ def run(
     replication_factor: ReplicationFactor = None,
     checkpoint: Checkpoint = None,
     master: Master = None,
+    stand_by: StandBy = None,
     health_port: HealthPort = None,
     ready_file: ReadyFile = None,
 ) -> None:
@@ -137,6 +139,7 @@ def run(
         replication_factor=replication_factor,
         checkpoint=checkpoint,
         master=master,
+        stand_by=stand_by,
         health_port=health_port,
     )
     run_query(settings, ready_file=ready_file, tell=tell)

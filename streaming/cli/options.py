@@ -19,6 +19,10 @@ ObservedPrefix = Annotated[
 ReplicationFactor = Annotated[int | None, typer.Option(help="Copies of each created topic.", show_default=False)]
 Checkpoint = Annotated[str | None, typer.Option(help="The folder of the query's state.", show_default=False)]
 Master = Annotated[str | None, typer.Option(help="Spark master, such as local[2].", show_default=False)]
+StandBy = Annotated[
+    bool | None,
+    typer.Option("--stand-by", help="Wait while another driver of this checkpoint serves.", show_default=False),
+]
 HealthPort = Annotated[
     int | None,
     typer.Option(min=0, max=65535, help="The port of the health checks; by default none.", show_default=False),

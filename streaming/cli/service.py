@@ -49,6 +49,8 @@ def run_query(settings: Settings, *, ready_file: Path | None, tell: Tell) -> Non
         UserError: The query could not start, or it failed.
     """
     with _running(settings, tell) as coordinator:
+        if not coordinator.is_serving:
+            return  # stopped while it stood by
         _write_ready_file(ready_file, settings)
         tell(f"Serving groups over {settings.requests_topic} at {settings.bootstrap_servers}. Ctrl-C stops.")
         if settings.access == "open":
@@ -202,6 +204,8 @@ def _running(settings: Settings, tell: Tell) -> Iterator["Coordinator"]:
     from streaming.query.coordinator import Coordinator
 
     coordinator = Coordinator(settings, tell)
+    if settings.stand_by:
+        _stop_on_signals(coordinator.ask_to_stop)  # it may stand by for months before its start returns
     with _telling_health(coordinator):
         try:
             coordinator.start()

@@ -93,6 +93,9 @@ class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
     state_store: Literal["hdfs", "rocksdb"] = Field(
         "hdfs", description="Spark's state store: in memory, or RocksDB. Fixed for a checkpoint."
     )
+    stand_by: bool = Field(
+        False, description="Share the checkpoint with other drivers by a lease: one serves, the others stand by."
+    )
     max_requests_per_batch: int = Field(
         500_000, ge=1, description="The maximum number of requests of one batch; the others wait for the next batch."
     )
@@ -242,6 +245,11 @@ class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
     @property
     def transactions_topic(self) -> str:
         return f"{self.topic_prefix}.transactions"
+
+    @property
+    def lease_topic(self) -> str:
+        """The topic that drivers have which stand by for each other."""
+        return f"{self.topic_prefix}.lease"
 
     @property
     def topics_topic(self) -> str:

@@ -71,6 +71,9 @@ RIGHTS: Mapping[Role, Mapping[str, Operations]] = {
 }
 """By role, operations on the topics of that name behind the prefix. Read and Write include Describe."""
 
+TO_STAND_BY: Mapping[str, Operations] = {"lease": (READ, WRITE, DESCRIBE_CONFIGS)}
+"""The further rights of a coordinator whose drivers stand by for each other."""
+
 SOURCE_TOPIC = "__consumer_offsets"
 """The topic in which Kafka's own coordinator keeps its groups."""
 
@@ -109,7 +112,7 @@ def commands(role: Role, principal: str, settings: Settings, *, to_create: bool 
         principal: The name at the brokers' authorizer, such as `User:coordinator`.
         to_create: Whether the coordinator may also create its topics.
     """
-    for topic, operations in RIGHTS[role].items():
+    for topic, operations in _on_topics(settings, role).items():
         if to_create and role in (Role.COORDINATOR, Role.OBSERVER):
             operations = (*operations, *TO_CREATE)
         name = topic if topic == ANY_TOPIC else f"{settings.topic_prefix}.{topic}"
@@ -129,6 +132,11 @@ def commands(role: Role, principal: str, settings: Settings, *, to_create: bool 
         yield _command(principal, TO_SEE_ACLS, ["--cluster"], settings)
 
 
+def _on_topics(settings: Settings, role: Role) -> Mapping[str, Operations]:
+    is_standing_by = role is Role.COORDINATOR and settings.stand_by
+    return {**RIGHTS[role], **(TO_STAND_BY if is_standing_by else {})}
+
+
 def _command(principal: str, operations: Operations, resource: list[str], settings: Settings) -> str:
     asked = [part for operation in operations for part in ("--operation", _spelt(operation))]
     return shlex.join(
@@ -144,7 +152,7 @@ def see_rights(settings: Settings, role: Role) -> None:
         RightMissing: rights are missing; the text names all of them.
         BrokerUnreachable: no broker answered.
     """
-    own = {topic: wanted for topic, wanted in RIGHTS[role].items() if topic != ANY_TOPIC}
+    own = {topic: wanted for topic, wanted in _on_topics(settings, role).items() if topic != ANY_TOPIC}
     rights = {f"{settings.topic_prefix}.{topic}": wanted for topic, wanted in own.items()}
     if role is Role.COORDINATOR:
         rights |= {f"{peer}.requests": TO_PEERS for peer in settings.peers}

@@ -8,7 +8,8 @@
 | `events` | the cause of each change of a group | as requests | 7 days |
 | `transactions` | a record for each commit inside a transaction | as requests | until it is reported |
 
-The observer of Kafka's own groups has `groups`, `events` and `topics`, which holds the names of topic ids.
+The observer of Kafka's own groups has `groups`, `events` and `topics`, which holds the names of topic ids. Drivers that
+stand by for each other have `lease`, with one partition, whose order decides which of them holds the lease.
 
 `_NEEDED` has the settings of a topic that the coordinator depends on. Every start checks these settings, and checks
 that each topic takes at least `SINK_BATCH_BYTES`. `topic_watch` checks both while the query runs. `_CHOSEN` has the
@@ -46,8 +47,8 @@ _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 _DAY_MS = 24 * _HOUR_MS
 
-# The setting with the number of partitions of each topic. A shard publishes to the partition that its requests come
-# from.
+# The setting with the number of partitions of each topic; a topic without a setting has one. A shard publishes to the
+# partition that its requests come from.
 _PARTITIONS: Mapping[str, str] = {
     "requests": "request_partitions",
     "replies": "reply_partitions",
@@ -65,6 +66,7 @@ _NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "events": {"cleanup.policy": ("delete", "compact,delete")},
     "transactions": {"cleanup.policy": ("delete",), "retention.ms": ("-1",), "retention.bytes": ("-1",)},
     "topics": {"cleanup.policy": ("compact",)},
+    "lease": {"cleanup.policy": ("delete",)},
 }
 
 MESSAGE_BYTES_MAX = RECORD_BYTES_MAX + 2**16
@@ -79,6 +81,7 @@ _CHOSEN: Mapping[str, Mapping[str, str]] = {
     "events": {"retention.ms": str(7 * _DAY_MS), "segment.ms": str(_DAY_MS), **_ROOM},
     "transactions": {"segment.bytes": str(2**20), **_ROOM},
     "topics": {"segment.bytes": str(100 * 2**20), "segment.ms": str(_DAY_MS), **_ROOM},
+    "lease": {"retention.ms": str(_DAY_MS), "segment.ms": str(_HOUR_MS)},
 }
 
 _ADVICE: Mapping[type[KafkaError], str] = {
@@ -128,7 +131,13 @@ class ObservedTopics(NamedTuple):
     topics: Topic
 
 
-T = TypeVar("T", Topics, ObservedTopics)
+class LeaseTopics(NamedTuple):
+    """The topic of drivers that stand by for each other."""
+
+    lease: Topic
+
+
+T = TypeVar("T", Topics, ObservedTopics, LeaseTopics)
 
 
 def layout(settings: Settings) -> Topics:
@@ -139,6 +148,11 @@ def layout(settings: Settings) -> Topics:
 def observed_layout(settings: Settings) -> ObservedTopics:
     """Return the layout of an observer's topics for these settings."""
     return ObservedTopics(*(_topic(role, settings) for role in ObservedTopics._fields))
+
+
+def lease_layout(settings: Settings) -> LeaseTopics:
+    """Return the layout of the lease topic."""
+    return LeaseTopics(_topic("lease", settings))
 
 
 def ensure(settings: Settings, report: Callable[[str], None] | None = None) -> Topics:
@@ -211,7 +225,7 @@ def _topic(role: str, settings: Settings) -> Topic:
     needed = {name: values[0] for name, values in _NEEDED[role].items()}
     return Topic(
         name=getattr(settings, f"{role}_topic"),
-        partitions=getattr(settings, _PARTITIONS[role]),
+        partitions=getattr(settings, _PARTITIONS[role]) if role in _PARTITIONS else 1,
         config={**needed, **_CHOSEN[role]},
     )
 
@@ -258,7 +272,7 @@ def _await_leaders(admin: Any, names: list[str]) -> None:
         ) from error
 
 
-def _mismatches(admin: Any, topics: Topics | ObservedTopics) -> Iterator[Mismatch]:
+def _mismatches(admin: Any, topics: Topics | ObservedTopics | LeaseTopics) -> Iterator[Mismatch]:
     """Yield the differences between the existing topics and the needs of the coordinator."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in topics]
     configs = admin.describe_configs(resources, config_filter="all")["topic"]
@@ -267,9 +281,8 @@ def _mismatches(admin: Any, topics: Topics | ObservedTopics) -> Iterator[Mismatc
         _refuse_error(topic.name, "show", described[topic.name]["error_code"])
         partitions = len(described[topic.name]["partitions"])
         if partitions != topic.partitions:
-            yield Mismatch(
-                role, f"{topic.name} has {partitions} partitions where {_PARTITIONS[role]} is {topic.partitions}"
-            )
+            wanted = f"{_PARTITIONS[role]} is {topic.partitions}" if role in _PARTITIONS else "one is needed"
+            yield Mismatch(role, f"{topic.name} has {partitions} partitions where {wanted}")
         for name, values in _NEEDED[role].items():
             found = configs[topic.name].get(name, {}).get("value", "unreadable")
             if sorted(found.split(",")) not in [sorted(value.split(",")) for value in values]:

@@ -32,13 +32,12 @@ from streaming.observe.source import Source
 from streaming.observe.tally import Observed, ProgressLog
 from streaming.observe.watch import SourceWatch
 from streaming.query import checkpoint
+from streaming.query.building import even_keys, unpacked
 from streaming.query.coordinator import (
     BATCH_WAIT_S,
     SPARK_CONFIG,
     STATE_STORES,
-    even_keys,
     open_session,
-    unpacked,
 )
 from streaming.query.failures import because, explained
 from streaming.query.operator import OUTPUT_SCHEMA

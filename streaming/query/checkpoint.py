@@ -2,6 +2,7 @@
 
     CHECKPOINT/identity.json    written by this module: topic ids, settings that cannot change, the secret of member ids
     CHECKPOINT/query/           Spark's own files: offsets, commits, state
+    CHECKPOINT/driver           the id of the driver that took over the lease last, only with a lease; see `ownership`
     CHECKPOINT/replanned/       plans of batches that were moved aside, so that the batches are planned anew
     CHECKPOINT/replanned-state/ the state that such a batch had written, if it was the first batch of all
 

@@ -9,18 +9,17 @@ pause, and after a restart it runs none until a row comes.)
 
 import logging
 import os
+import re
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import AnalysisException, StreamingQueryException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config.settings import Settings
@@ -31,17 +30,19 @@ from streaming.kafka import rights as acls
 from streaming.logs import are_json
 from streaming.query import checkpoint
 from streaming.query.alarm import Alarm
-from streaming.query.failures import because, explained
+from streaming.query.building import build
+from streaming.query.failures import CONCURRENT, because, explained
 from streaming.query.fencing import find_floor
 from streaming.query.java_process import start_java
-from streaming.query.operator import INPUT_COLUMNS, OUTPUT_SCHEMA, STATE_SCHEMA, ShardOperator
+from streaming.query.lease import Lease, LeaseLost
 from streaming.query.outdated import refuse_outdated
-from streaming.query.progress import ProgressLog, Tallies, observed
+from streaming.query.ownership import take_over
+from streaming.query.progress import ProgressLog, Tallies
 from streaming.query.repeats import RepeatWatch
 from streaming.query.running import Mark, local_folder
 from streaming.query.settling import TransactionWatch
+from streaming.query.standing_by import await_lease
 from streaming.query.topic_watch import TopicWatch
-from streaming.wire.records import AT_MS, VERSION, OutputTopics
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,9 @@ CONNECTOR_PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__vers
 BATCH_WAIT_S = 60
 """How long a stop waits for the running batch. After this time the stop abandons the batch, and the next start repeats
 it."""
+
+STARTS_MAX = 3
+"""How often a driver with the lease starts the query until its first batch, if another driver comes in between."""
 
 CHECKPOINTING = "org.apache.spark.sql.execution.streaming" + (
     "" if pyspark.__version__.startswith("4.0.") else ".checkpointing"
@@ -106,9 +110,6 @@ LOCAL_CONFIG = {
 """Additional Spark settings for a driver and an executor that are one process on one machine."""
 
 
-_HASH_SEED = 42  # the seed of Spark's HashPartitioning
-
-
 class ConnectorMissing(UserError):
     """Spark's Kafka connector is missing."""
 
@@ -148,6 +149,8 @@ def open_session(
     if not is_submitted:  # spark-submit gets the connector with --packages or --jars
         jars = [str(jar) for jar in fetch(connector(), report=report)]
         config |= _connector(jars, is_local=master.startswith("local"))
+        if master.startswith("local"):  # other executors may get the package only when a worker starts
+            config["spark.python.daemon.module"] = "streaming.query.worker_daemon"
         start_java({"spark.app.name": QUERY_NAME, "spark.master": master, **config})
     for name, value in config.items():
         builder = builder.config(name, value)
@@ -193,73 +196,6 @@ def _has_connector(spark: SparkSession) -> bool:
     return True
 
 
-def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity) -> DataFrame:
-    """Build the query: from the request topic to records for the output topics."""
-    requests = (
-        spark.readStream.format("kafka")
-        .options(**settings.kafka_source_options())
-        .option("subscribe", settings.requests_topic)
-        .option("startingOffsets", "earliest")
-        .option("failOnDataLoss", "true")  # lost requests stop the query; Spark never skips them silently
-        .option("maxOffsetsPerTrigger", settings.max_requests_per_batch)
-        .option("kafka.fetch.max.wait.ms", "1")  # the default delays every batch by half a second
-    )
-    keys = F.array(*map(F.lit, even_keys(spark, settings.request_partitions, settings.shuffle_partitions)))
-    asked = requests.load().select(
-        keys[F.col("partition")].alias("key"), "offset", F.unix_millis("timestamp").alias("at_ms"), "value"
-    )
-    assert tuple(asked.columns) == INPUT_COLUMNS, "the operator reads other columns"
-    peering = settings.peering()
-    operator = ShardOperator(
-        partitions=settings.request_partitions,
-        secret=bytes.fromhex(identity.secret),
-        config=settings.group_config(identity.fencing_token_floor),
-        topics=OutputTopics(
-            settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic, peering
-        ),
-        peering=peering,
-        signing=settings.signing() if settings.access == "rules" else None,
-        synced=local_folder(checkpoint.query_folder(settings)) if settings.checkpoint_synced else None,
-        replanned=[(plan.at_ms, plan.ends) for plan in checkpoint.put_aside(spark, settings)],
-    )
-    answered = (
-        asked.coalesce(settings.shuffle_partitions)  # a task for each topic partition costs more than its read
-        .groupBy("key")
-        .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", "ProcessingTimeTimeout")
-    )
-    return unpacked(observed(answered).where("topic is not null"))
-
-
-def even_keys(spark: SparkSession, shards: int, tasks: int) -> list[int]:
-    """Find a key for each shard, so that Spark's hash gives every task the same number of shards.
-
-    With their own numbers as keys, 16 shards would be divided between two tasks as 7 and 9, and eight tasks would get 0
-    to 4 shards each. A shard's key is its number plus a multiple of `shards`.
-    """
-    jvm: Any = spark.sparkContext._jvm
-    hash_of = jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(_HASH_SEED).hashInt
-    candidates = (range(shard, 2**31, shards) for shard in range(shards))
-    return [next(key for key in keys if hash_of(key) % tasks == shard % tasks) for shard, keys in enumerate(candidates)]
-
-
-def unpacked(packs: DataFrame) -> DataFrame:
-    """Convert `Pack`s into the rows that the sink writes."""
-    version, at_ms = F.col("versions")[F.col("place")], F.col("times")[F.col("place")]
-    ended, counted = _header(AT_MS, at_ms), _header(VERSION, version)
-    headers = F.when(version.isNotNull(), F.array(counted, ended)).otherwise(F.array(ended))
-    return packs.select("*", F.posexplode("keys").alias("place", "key")).select(
-        "topic",
-        "partition",
-        "key",
-        F.col("values")[F.col("place")].alias("value"),
-        F.when(at_ms.isNotNull(), headers).alias("headers"),
-    )
-
-
-def _header(name: str, value: Column) -> Column:
-    return F.struct(F.lit(name).alias("key"), value.alias("value"))
-
-
 class Coordinator:
     """The running query.
 
@@ -267,7 +203,7 @@ class Coordinator:
         report: A callback for plain sentences about the progress of the start.
         java_options: The same argument as that of `open_session`.
 
-    `start` raises any `UserError`; `wait` raises `QueryFailed` or `TopicMismatch`.
+    `start` raises any `UserError`; `wait` raises `QueryFailed`, `TopicMismatch` or `LeaseLost`.
     """
 
     def __init__(
@@ -285,18 +221,34 @@ class Coordinator:
         self._repeats = RepeatWatch(settings)
         self.transactions = TransactionWatch(settings, self.tallies)
         self._stopping = threading.Event()
+        self.lease = Lease(settings) if settings.stand_by else None
 
     def start(self) -> None:
-        """Check Java, jars, broker, topics and checkpoint, in this order, and start the query."""
+        """Check Java, jars, broker, topics and checkpoint, in this order, and start the query.
+
+        With the setting `stand_by`, wait for the lease before the checkpoint is opened. If the process is to stop
+        meanwhile, return without a query.
+        """
         settings = self.settings
         find_java()
         topics.ensure(settings, self._report)
         peers.check(settings)
+        if self.lease is not None:
+            topics.ensure_all(settings, topics.lease_layout(settings), self._report)
         acls.see_rights(settings, acls.Role.COORDINATOR)
+        if self.lease is not None:
+            self.lease.start()
         self._report("Starting Spark.")
         spark = open_session(settings, self._report, self._java_options)
+        if self.lease is None or await_lease(spark, settings, self.lease, self._stopping, self._report):
+            self._start_query(spark)
+
+    def _start_query(self, spark: SparkSession) -> None:
+        settings = self.settings
         ids = topics.topic_ids(settings)
         self._mark.set(settings.checkpoint)
+        if self.lease is not None and (folder := local_folder(settings.checkpoint)) is not None:
+            take_over(folder, self.lease.driver)
         held = (settings.requests_topic, settings.groups_topic, settings.events_topic)
         ProgressLog(self.tallies, QUERY_NAME).attach(spark)
         with explained(settings):
@@ -304,22 +256,42 @@ class Coordinator:
                 spark, settings, {name: ids[name] for name in held}, lambda: find_floor(settings, self._report)
             )
             refuse_outdated(spark, settings)
-            self._query = (
-                build(spark, settings, identity)
-                .writeStream.queryName(QUERY_NAME)
-                .format("kafka")
-                .options(**settings.kafka_sink_options())
-                .option("checkpointLocation", checkpoint.query_folder(settings))
-                .outputMode("append")
-                .start()
-            )
+            self._query = self._begin(spark, identity)
         self._alarm.start()
         self._topic_watch.start()
-        self._await_first_batch(self._query)
+        self._await_first_batch(spark, identity)
         self._repeats.start()
         self.transactions.start()
 
-    def _await_first_batch(self, query: StreamingQuery) -> None:
+    def _begin(self, spark: SparkSession, identity: checkpoint.Identity) -> StreamingQuery:
+        settings, driver = self.settings, None if self.lease is None else self.lease.driver
+        return (
+            build(spark, settings, identity, driver)
+            .writeStream.queryName(QUERY_NAME)
+            .format("kafka")
+            .options(**settings.kafka_sink_options())
+            .option("checkpointLocation", checkpoint.query_folder(settings))
+            .outputMode("append")
+            .start()
+        )
+
+    def _await_first_batch(self, spark: SparkSession, identity: checkpoint.Identity) -> None:
+        """Wait for the first batch. The former holder of the lease may have planned a batch after its loss, which its
+        tasks refuse: then start the query again."""
+        for _ in range(STARTS_MAX - 1):
+            assert self._query is not None
+            try:
+                return self._await_batch(self._query)
+            except LeaseLost:
+                if self._refusal() is not None:
+                    raise
+            log.warning("the former holder of the lease has planned a batch: the query is started again")
+            with explained(self.settings):
+                self._query = self._begin(spark, identity)
+        assert self._query is not None
+        return self._await_batch(self._query)
+
+    def _await_batch(self, query: StreamingQuery) -> None:
         while query.lastProgress is None and not self._stopping.is_set():
             self._raise_if_failed(query)
             self._active_s = time.monotonic()
@@ -332,12 +304,24 @@ class Coordinator:
         Raises:
             QueryFailed: The query ended by itself.
             TopicMismatch: A topic was altered, so that the coordinator must not continue.
+            LeaseLost: Another driver has taken over.
         """
-        assert self._query is not None, "wait() comes after start()"
+        if self._query is None:
+            return  # asked to stop while it stood by
         while self._query.isActive and not self._stopping.is_set() and not self._refusal():
             self._active_s = time.monotonic()
             self._stopping.wait(0.2)
         self._raise_if_failed(self._query)
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether the query was started. It is not while the driver stands by."""
+        return self._query is not None
+
+    @property
+    def is_standing_by(self) -> bool:
+        """Whether the driver is ready, and waits for the lease that another driver holds."""
+        return self.lease is not None and self.lease.is_standing_by
 
     def silent_s(self) -> float:
         """Return the seconds since Spark last reported that the query is active; 0 during the start. It calls nothing
@@ -356,16 +340,19 @@ class Coordinator:
         self._repeats.close()
         self.transactions.close()
         query = self._query
-        if query is None or not query.isActive:
-            self._mark.remove()
-            return
-        deadline = time.monotonic() + BATCH_WAIT_S
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-            time.sleep(0.002)
-        query.stop()
+        if query is not None and query.isActive:
+            is_lost = self.lease is not None and self.lease.refusal is not None
+            deadline = time.monotonic() + (0 if is_lost else BATCH_WAIT_S)
+            while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+                time.sleep(0.002)
+            query.stop()
         self._mark.remove()
+        if self.lease is not None:
+            self.lease.close()
 
     def _refusal(self) -> UserError | None:
+        if self.lease is not None and self.lease.refusal is not None:
+            return self.lease.refusal
         if self._alarm.refusal:
             return because(self._alarm.refusal, self.settings, QueryFailed)
         return self._topic_watch.refusal
@@ -376,4 +363,9 @@ class Coordinator:
         error = query.exception()
         if isinstance(error, StreamingQueryException):
             log.debug("the query's failure in full", exc_info=error)
+            if self.lease is not None and re.search(CONCURRENT, str(error)):
+                raise LeaseLost(
+                    f"Another driver has written to the checkpoint {self.settings.checkpoint}: start this one again,"
+                    " and it stands by; all drivers of the checkpoint need stand_by."
+                ) from error
             raise because(str(error), self.settings, QueryFailed) from error

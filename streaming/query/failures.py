@@ -23,12 +23,15 @@ _AGAIN, _PERSON = Exit.FAILED, Exit.NEEDS_A_PERSON
 
 Causes = list[tuple[str, Exit, str]]
 
+CONCURRENT = r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|NotOurBatch: "
+"""The pattern of a failure that another driver on the checkpoint has caused."""
+
 CAUSES: Causes = [
     # a pattern in Spark's report, the exit code (another start can help, or only a person can), and the message to the
     # user
     (r"CorruptState: (?P<why>[^\n]*)", _PERSON,
      _damaged("{why}")),
-    (r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY", _PERSON,
+    (CONCURRENT, _PERSON,
      "Another coordinator runs on the checkpoint {checkpoint}: stop one of the two."),
     (r"data may have been (?:lost|missed)|KAFKA_DATA_LOSS", _PERSON,
      "Unhandled requests are gone from {requests}: lengthen its retention; to skip them, empty {checkpoint}."),

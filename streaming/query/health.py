@@ -39,12 +39,15 @@ class QueryHealth:
         return wrong
 
     def not_ready_reasons(self) -> Sequence[str]:
-        first = [] if self._coordinator.tallies.latest else ["the first batch has not ended yet"]
+        is_first_over = self._coordinator.tallies.latest or self._coordinator.is_standing_by
+        first = [] if is_first_over else ["the first batch has not ended yet"]
         return [*first, *self._pulse.not_ready_reasons()]
 
     def figures(self) -> dict[str, object]:
         latest = self._coordinator.tallies.latest
-        return {"requests_waiting": self._pulse.waiting, "batch": latest._asdict() if latest else None}
+        role = "stand by" if self._coordinator.is_standing_by else "active"
+        batch = latest._asdict() if latest else None
+        return {"role": role, "requests_waiting": self._pulse.waiting, "batch": batch}
 
 
 class _Figures(Collector):

@@ -30,6 +30,7 @@ from coordinator.shard import Shard
 from streaming.query import failpoints
 from streaming.query.continuity import Row, follow
 from streaming.query.durable import sync_before_output
+from streaming.query.ownership import check_batch
 from streaming.wire.peering import Peering
 from streaming.wire.records import OutputTopics, Pack, Tally, decode_request, encode_request, pack
 from streaming.wire.signing import Signing
@@ -78,6 +79,8 @@ class ShardOperator:
         signing: Checks the signatures of records, if access rules are in use; else None.
         peering: Checks the records of other coordinators; None without peers.
         synced: The folder of Spark's files that are synced before any output; None if none are synced.
+        checkpoint: The folder of the checkpoint, if it is on a disk of this machine; else None.
+        driver: The id of the driver, if it holds a lease; else None.
         replanned: The plans that were moved aside, the earliest first: their times, and their ends in each shard. Their
             requests are handled with that time, in whichever batch they are now.
     """
@@ -89,6 +92,8 @@ class ShardOperator:
     signing: Signing | None = None
     peering: Peering | None = None
     synced: Path | None = None
+    checkpoint: Path | None = None
+    driver: str | None = None
     replanned: Sequence[tuple[int, Mapping[int, int]]] = ()
 
     def __call__(
@@ -98,10 +103,12 @@ class ShardOperator:
 
         Raises:
             CorruptState: The state cannot be trusted. A client's bad record never raises.
+            NotOurBatch: Another driver runs the batch, or has run it.
         """
         disable_garbage_collection()
-        sync_before_output(self.synced)
         now_ms = state.getCurrentProcessingTimeMs()
+        check_batch(self.checkpoint, now_ms, self.driver)
+        sync_before_output(self.synced)
         number = int(key[0]) % self.partitions
         _reach("called", number)
         stored = state.getOption

@@ -20,6 +20,7 @@ from tests.benchmarks import (
     rolling,
     server_assignors,
     silent,
+    takeover,
     together,
     views,
 )
@@ -39,6 +40,7 @@ if __name__ == "__main__":
         silent.measure,
         big_group.measure,
         recovery.measure,
+        takeover.measure,
         rebalance.measure,
         next_rebalance.measure,
         next_storm.measure,

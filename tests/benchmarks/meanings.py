@@ -142,6 +142,11 @@ MEANINGS: Mapping[str, Meaning] = {
     "recovery_spark_s": Meaning("... from there until the query is started, median, s"),
     "recovery_first_batch_s": Meaning("... from there to the response, median, s"),
     "recovery_groups": Meaning("groups of one member in state"),
+    # a driver that stands by takes over
+    "takeover_s": Meaning("kill -9 of the active driver to the response of the one that stands by, median, s", 3),
+    "takeover_longest_s": Meaning("... the longest, s"),
+    "takeover_lease_s": Meaning("... until it holds the lease, median, s"),
+    "takeover_groups": Meaning("groups of one member in state"),
     # one group of thousands
     **{
         f"big_group_{name}": meaning

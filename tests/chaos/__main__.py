@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tests import tally
-from tests.chaos.runs import chaos, kills, restarts
+from tests.chaos.runs import chaos, kills, restarts, takeovers
 
 MINUTES = 20.0
 COUNTED = (
@@ -20,7 +20,7 @@ COUNTED = (
     "findings",
     "coordinator ended by itself",
 )
-"""The figures that a tally adds up, beside the kills."""
+"""The figures that a tally adds up, beside the kills or take-overs."""
 
 
 def main() -> int:
@@ -29,7 +29,8 @@ def main() -> int:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--restarts", type=int)
     what.add_argument("--kills", type=int)
-    parser.add_argument("--tally", type=Path, help="add the kills to this file of docs/tallies")
+    what.add_argument("--takeovers", type=int)
+    parser.add_argument("--tally", type=Path, help="add the kills or take-overs to this file of docs/tallies")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
     options = parser.parse_args()
     began_s = time.monotonic()
@@ -44,13 +45,16 @@ def main() -> int:
             outcome = restarts(folder, chance, options.restarts, report)
         elif options.kills is not None:
             outcome = kills(folder, chance, options.kills, options.minutes * 60, report)
+        elif options.takeovers is not None:
+            outcome = takeovers(folder, chance, options.takeovers, options.minutes * 60, report)
         else:
             outcome = chaos(folder, chance, options.minutes * 60, report)
     result = {"seed": options.seed, "seconds": round(time.monotonic() - began_s), **outcome.figures}
     print(json.dumps(result, indent=2))
     if options.tally:
         counts = {name: result.pop(name) for name in COUNTED if name in result}
-        tally.add(options.tally, result, {"kills": result.pop("kills"), "outcome": counts})
+        kind = "takeovers" if "takeovers" in result else "kills"
+        tally.add(options.tally, result, {kind: result.pop(kind), "outcome": counts})
     for wrong in outcome.wrong:
         print(wrong)
     return bool(outcome.wrong)

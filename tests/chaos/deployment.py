@@ -74,6 +74,7 @@ class Deployment:
         session_timeout_ms: The session timeout of the members.
         gateways: The number of gateways. If it is not 0, every second member is kafka-python's consumer and uses them.
         master: Spark's master, or None for the setting's default.
+        stand_by: Whether each driver stands by while another one serves.
     """
 
     def __init__(
@@ -86,10 +87,12 @@ class Deployment:
         per_second: int = 400,
         gateways: int = 0,
         master: str | None = None,
+        stand_by: bool = False,
     ) -> None:
         self._folder, self._members, self._strategy = folder, members, strategy
         self._session_timeout_ms, self._per_second = session_timeout_ms, per_second
-        self._settings = {} if master is None else {"master": master}
+        self._settings: dict[str, object] = {"stand_by": stand_by} | ({} if master is None else {"master": master})
+        self._drivers: list[Service] = []
         self.broker = Broker(folder / "broker")
         self.gateways = [GatewayProcess(folder, number) for number in range(gateways)]
         self.members: list[subprocess.Popen[bytes]] = []
@@ -126,16 +129,21 @@ class Deployment:
             member.wait()
         for gateway in self.gateways:
             gateway.kill()
-        if hasattr(self, "service") and self.service.process.poll() is None:
-            self.service.kill()
+        for driver in self._drivers:
+            if driver.process.poll() is None:
+                driver.kill()
         self.broker.kill()
 
     # -- starting ------------------------------------------------------------------------------------------------------
 
     def start_coordinator(self) -> None:
         """Start a coordinator on the same checkpoint as the earlier ones."""
+        self.service: Service = self.start_driver()
+
+    def start_driver(self) -> Service:
+        """Start one more driver on the checkpoint."""
         self._started += 1
-        self.service: Service = start_service(
+        driver = start_service(
             self._folder,
             self._started,
             bootstrap_servers=self.broker.bootstrap_servers,
@@ -144,6 +152,8 @@ class Deployment:
             group_min_session_timeout_ms=1_000,
             **self._settings,
         )
+        self._drivers.append(driver)
+        return driver
 
     def start_member(self) -> subprocess.Popen[bytes]:
         """Start a member with a new name."""

@@ -18,12 +18,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import psutil
 
 from tests.chaos.deployment import Deployment
 from tests.chaos.gateways import GatewayProcess
+from tests.chaos.served import Served
 from tests.cluster.standalone import Cluster
 from tests.system.waiting import wait_until
 
@@ -33,9 +33,6 @@ SHARES = {"gateway": 8, "python worker": 6, "executor": 4, "driver": 2}
 
 BURST_MAX = 3
 MOMENT_S = 1.0
-COMMITS = 2
-"""The number of commits that must be acknowledged to a member after a burst. The second commit is sent after the first
-response, and so after the kill."""
 
 
 class Killer:
@@ -45,8 +42,7 @@ class Killer:
         self, deployment: Deployment, cluster: Cluster, chance: random.Random, report: Callable[[str], None]
     ) -> None:
         self._deployment, self._cluster, self._chance, self._report = deployment, cluster, chance, report
-        self._read = dict.fromkeys(deployment.histories, 0)
-        self._acknowledged = Counter(dict.fromkeys(deployment.histories, 0))
+        self._served = Served(deployment.histories)
         self.done: Counter[str] = Counter()
         self.ended_by_itself = 0
         self.longest_s: dict[str, float] = {}
@@ -67,7 +63,7 @@ class Killer:
         for start in starts:
             start()
         self.done.update(kinds)
-        self._await_served()
+        self._served.wait(self._supervise, lambda: self._deployment.service.log[-500:])
         for kind in kinds:
             self.longest_s[kind] = max(self.longest_s.get(kind, 0.0), round(time.monotonic() - began_s, 1))
 
@@ -114,26 +110,3 @@ class Killer:
             self.ended_by_itself += 1
             self._deployment.start_coordinator()
             self._deployment.service.await_ready()
-
-    def _await_served(self) -> None:
-        self._count_new()
-        before = Counter(self._acknowledged)
-
-        def all_served() -> bool:
-            self._supervise()
-            self._count_new()
-            return not self._unserved(before)
-
-        wait_until(all_served, account=lambda: f"{self._unserved(before)}; {self._deployment.service.log[-500:]}")
-
-    def _unserved(self, before: Counter[Path]) -> list[str]:
-        return [file.name for file in self._read if self._acknowledged[file] < before[file] + COMMITS]
-
-    def _count_new(self) -> None:
-        """Count the acknowledged commits of each member, in the notes since the last call."""
-        for file, place in self._read.items():
-            with file.open("rb") as history:
-                history.seek(place)
-                lines, _, _ = history.read().rpartition(b"\n")
-            self._acknowledged[file] += lines.count(b'"acknowledged"')
-            self._read[file] = place + len(lines)

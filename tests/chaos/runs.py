@@ -1,4 +1,4 @@
-"""The three kinds of runs. Each runs to its end and is judged."""
+"""The four kinds of runs. Each runs to its end and is judged."""
 
 import random
 import time
@@ -10,6 +10,7 @@ from typing import Any
 from tests.chaos.deployment import STRATEGIES, Deployment
 from tests.chaos.faults import PAUSE_SESSIONS, Chaos
 from tests.chaos.killing import MEMBERS, Killer
+from tests.chaos.takeovers import Takeovers
 from tests.cluster.standalone import Cluster
 
 Report = Callable[[str], None]
@@ -84,6 +85,27 @@ def kills(folder: Path, chance: random.Random, times: int, seconds: float, repor
             "load": f"{MEMBERS} members, {per_s:.0f} records/s",
         }
         unexpected = _rebalances(deployment)[before:]
+        outcome = _end(deployment, {**figures, "unexpected rebalances": len(unexpected)}, report)
+        outcome.wrong += [f"an unexpected rebalance: {event}" for event in unexpected]
+        return outcome
+
+
+def takeovers(folder: Path, chance: random.Random, times: int, seconds: float, report: Report) -> Outcome:
+    """Kill, suspend and stop drivers while others stand by and members keep running. No group may rebalance."""
+    with Deployment(
+        folder, members=MEMBERS, strategy=chance.choice(STRATEGIES), session_timeout_ms=LONG_MS, stand_by=True
+    ) as deployment:
+        deployment.await_settled()
+        before, began_s = len(_rebalances(deployment)), time.monotonic()
+        taking_over = Takeovers(deployment, chance, report)
+        taking_over.run(times, began_s + seconds)
+        figures = {
+            "takeovers": dict(taking_over.done),
+            "longest until all are served, s": taking_over.longest_s,
+            "load": f"{MEMBERS} members",
+        }
+        unexpected = _rebalances(deployment)[before:]
+        taking_over.stop_others()
         outcome = _end(deployment, {**figures, "unexpected rebalances": len(unexpected)}, report)
         outcome.wrong += [f"an unexpected rebalance: {event}" for event in unexpected]
         return outcome

@@ -15,8 +15,9 @@ from tests.tools import needed
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 BASE, EXECUTORS = DEPLOY / "kubernetes" / "base", DEPLOY / "kubernetes" / "executors"
+STAND_BY = DEPLOY / "kubernetes" / "stand-by"
 CHART, RENDERINGS = DEPLOY / "helm" / "groupcoord", ROOT / "tests" / "deploy" / "rendered"
-RENDERED = {"default": [], "executors": ["executors.enabled=true"]}
+RENDERED = {"default": [], "executors": ["executors.enabled=true"], "stand-by": ["coordinator.standBy=true"]}
 """The kept renderings of the chart, and their values."""
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -71,10 +72,10 @@ def patch_files(folder: Path) -> list[str]:
     return [each["path"] for each in kustomization(folder).get("patches", [])]
 
 
-def driver_patch() -> dict[str, Any]:
-    """Return the changes that the overlay with executors makes to the spec of the coordinator's StatefulSet."""
-    [file] = patch_files(EXECUTORS)
-    return dict(yaml.safe_load((EXECUTORS / file).read_text())["spec"])
+def driver_patch(folder: Path = EXECUTORS) -> dict[str, Any]:
+    """Return the changes that an overlay makes to the spec of the coordinator's StatefulSet."""
+    [file] = patch_files(folder)
+    return dict(yaml.safe_load((folder / file).read_text())["spec"])
 
 
 def spark_defaults() -> dict[str, str]:

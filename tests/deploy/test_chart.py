@@ -15,7 +15,7 @@ import yaml
 
 from streaming import __version__
 from tests.deploy import reading
-from tests.deploy.reading import BASE, CHART, EXECUTORS, RENDERED, RENDERINGS
+from tests.deploy.reading import BASE, CHART, EXECUTORS, RENDERED, RENDERINGS, STAND_BY
 from tests.tools import needs
 
 Object = dict[str, Any]
@@ -69,6 +69,17 @@ def test_the_chart_with_executors_has_the_objects_of_the_overlay() -> None:
     lines = config["spark-defaults.conf"].splitlines()
     assert dict(line.split(None, 1) for line in lines) == reading.spark_defaults()
     assert yaml.safe_load(config["executor.yaml"]) == yaml.safe_load((EXECUTORS / "executor.yaml").read_text())
+
+
+def test_the_chart_with_a_stand_by_has_the_objects_of_the_overlay() -> None:
+    rendered, base = by_name(reading.rendered("stand-by")), by_name(of_kustomize())
+    driver = rendered.pop(("StatefulSet", "coordinator"))
+    del base["StatefulSet", "coordinator"]
+    assert rendered == base | by_name(reading.manifests(STAND_BY))
+    patch = reading.driver_patch(STAND_BY)
+    assert patch.pop("volumeClaimTemplates") is None
+    assert "volumeClaimTemplates" not in driver["spec"], "each pod would have a checkpoint of its own"
+    assert_within(patch, driver["spec"])
 
 
 def assert_within(patch: Any, whole: Any) -> None:

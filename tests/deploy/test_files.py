@@ -19,7 +19,7 @@ from streaming.errors import Exit
 from streaming.logs import FORMAT_VARIABLE, LogFormat
 from streaming.query.coordinator import BATCH_WAIT_S
 from tests.deploy import reading
-from tests.deploy.reading import BASE, DEPLOY, EXECUTORS, ROOT, UNITS, Started
+from tests.deploy.reading import BASE, DEPLOY, EXECUTORS, ROOT, STAND_BY, UNITS, Started
 from tests.tools import needs
 
 STARTED = list(reading.started())
@@ -250,6 +250,18 @@ def test_a_checkpoint_has_at_most_one_driver() -> None:
     assert "replicas" not in reading.driver_patch()
 
 
+def test_two_drivers_on_a_checkpoint_stand_by_for_each_other() -> None:
+    patch = reading.driver_patch(STAND_BY)
+    pod = patch["template"]["spec"]
+    assert patch["replicas"] == 2
+    assert pod["containers"][0]["env"] == [{"name": "COORDINATOR_STAND_BY", "value": "true"}]
+    claim = reading.named("PersistentVolumeClaim", "coordinator-checkpoint", STAND_BY)
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    drop_in = (DEPLOY / "systemd" / "coordinator.service.d" / "stand-by.conf").read_text()
+    assert "\nEnvironment=COORDINATOR_STAND_BY=true\n" in drop_in
+
+
 def test_a_stop_waits_for_the_running_batch() -> None:
     assert reading.pods()["coordinator"]["terminationGracePeriodSeconds"] > BATCH_WAIT_S
     assert seconds(reading.compose()["services"]["coordinator"]["stop_grace_period"]) > BATCH_WAIT_S
@@ -274,7 +286,7 @@ def test_units_are_not_restarted_when_a_person_is_needed(unit: Path) -> None:
 # -- the tools that read the files -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("folder", [BASE, EXECUTORS], ids=lambda folder: str(folder.name))
+@pytest.mark.parametrize("folder", [BASE, EXECUTORS, STAND_BY], ids=lambda folder: str(folder.name))
 def test_manifests_match_the_schemas_of_kubernetes(folder: Path) -> None:
     """They match the newest schema, and the oldest one that has all used fields. An unknown field is an error."""
     for each in reading.manifests(folder):

@@ -1,7 +1,8 @@
 """Tests of the five topics that the settings describe (design.md 2)."""
 
 from streaming.config.settings import Settings
-from streaming.kafka.topics import layout
+from streaming.kafka.rights import Role, commands
+from streaming.kafka.topics import layout, lease_layout
 
 
 def test_requests_groups_and_events_have_a_partition_for_each_shard() -> None:
@@ -32,3 +33,17 @@ def test_segments_close_within_the_retention_time() -> None:
     for topic in layout(Settings()):
         if int(topic.config.get("retention.ms", "-1")) >= 0:
             assert int(topic.config["segment.ms"]) <= int(topic.config["retention.ms"])
+
+
+def test_lease_has_one_partition_whose_order_decides() -> None:
+    [lease] = lease_layout(Settings(topic_prefix="mine"))
+    assert (lease.name, lease.partitions, lease.config["cleanup.policy"]) == ("mine.lease", 1, "delete")
+    assert int(lease.config["segment.ms"]) <= int(lease.config["retention.ms"])
+
+
+def test_coordinator_has_rights_to_the_lease_topic_only_with_the_setting() -> None:
+    def printed(*, stand_by: bool) -> list[str]:
+        return list(commands(Role.COORDINATOR, "User:c", Settings(stand_by=stand_by)))
+
+    [added] = set(printed(stand_by=True)) - set(printed(stand_by=False))
+    assert added.endswith("--operation Read --operation Write --operation DescribeConfigs --topic coordinator.lease")

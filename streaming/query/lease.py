@@ -1,0 +1,209 @@
+"""The lease on a checkpoint: of several drivers, the one that holds it runs the query, and the others stand by.
+
+A thread of each driver reads the lease topic. The holder appends a renewal every `RENEW_EVERY_S`. A driver that may
+claim does so when it has read no renewal for `PATIENCE_S`, or at once if no driver holds the lease. `claims` has the
+rules for which record counts.
+
+    the fence       the order of one partition: a driver that was suspended reads the claim of the next holder, and
+                    reports the loss, before it reads its own next renewal
+    no broker       silence means nothing while no broker answers, and for `OUTAGE_PATIENCE_S` afterwards
+    a lost claim    the driver claims again after `CLAIM_WAIT_S`; a claim that comes twice counts once
+
+The epoch of a transactional id would be a fence as well. It was measured and left out: a claim over a transaction that
+the former holder left open takes 1.0 s more, and of several claims the last one wins, after the first has begun to
+work. Here the first one wins, and the others do not begin.
+"""
+
+import logging
+import socket
+import threading
+import time
+import uuid
+from contextlib import closing
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from streaming.config.settings import Settings
+from streaming.errors import UserError
+from streaming.kafka.clients import Options, consumer, poll_all, producer
+from streaming.query.claims import Claims, Kind, LeaseRecord, decode, encode
+
+log = logging.getLogger(__name__)
+
+CLIENT_ID = "coordinator-lease"
+
+RENEW_EVERY_S = 0.4
+
+PATIENCE_S = 1.2
+"""The time without a renewal after which the lease may be claimed: two renewals may be lost, or come late."""
+
+CLAIM_WAIT_S = 1.0
+"""The time in which a claim must be read back."""
+
+LOOK_EVERY_S = 0.1
+"""How often a driver that stands by checks how long the holder has been silent."""
+
+TAIL_RECORDS = 1_000
+"""The number of newest records that a start reads: those of some six minutes."""
+
+OVERDUE_S = 0.6
+"""The time without a renewal after which a driver that may claim asks for the end of the topic again and again, to
+learn whether the brokers answer."""
+
+ANSWER_WAIT_S = 1.0
+"""The longest wait for the end of the topic. A later answer counts as none."""
+
+OUTAGE_PATIENCE_S = 5.0
+"""The time after an outage of the brokers in which the holder must renew. It has to find the brokers again first."""
+
+SEND_WAIT_MS = 1_000
+"""How long a record may wait for unavailable brokers. A later record follows."""
+
+RECORDS_AT_ONCE = 100
+CLOSE_WAIT_S = 3.0
+
+_CONNECTION: Options = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
+"""After a failure of the brokers, the holder has to renew before another driver's patience is over."""
+
+
+class LeaseLost(UserError):
+    """Another driver holds the lease now. The exit code allows another start, which stands by."""
+
+
+class Lease:
+    """A thread that claims the lease, renews it, and notices its loss.
+
+    Args:
+        settings: The settings of the coordinator, whose lease topic exists.
+
+    `driver` is the id of this driver. `held` is set once this driver has the lease. `refusal` is the reason why the
+    driver must end, else None. The driver sets `is_standing_by` while it is ready and waits for the lease.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings, self._place = settings, TopicPartition(settings.lease_topic, 0)
+        self.driver, self._host = uuid.uuid4().hex, socket.gethostname()
+        self._claims = Claims()
+        self.held = threading.Event()
+        self.refusal: LeaseLost | None = None
+        self.is_standing_by = False
+        self._may_claim = threading.Event()
+        self._closing = threading.Event()
+        self._position = 0
+        self._heard_s, self._outage_s = time.monotonic(), -OUTAGE_PATIENCE_S
+        self._sent_s = -CLAIM_WAIT_S
+        options = {"linger.ms": 0, "message.timeout.ms": SEND_WAIT_MS, **_CONNECTION}
+        self._producer = producer(settings, CLIENT_ID, options)
+        self._thread = threading.Thread(target=self._watch, name="lease", daemon=True)
+
+    @property
+    def holder(self) -> LeaseRecord | None:
+        """The latest record of the driver that holds the lease, as far as the topic was read; None without one."""
+        return self._claims.holder
+
+    @property
+    def newest(self) -> int:
+        """The offset of the last record of a holder; `NOTHING` without one."""
+        return self._claims.last
+
+    def start(self) -> None:
+        """Start the thread. It reads the topic, and claims nothing before `claim_when_free`."""
+        self._thread.start()
+
+    def claim_when_free(self) -> None:
+        """Allow the thread to claim the lease, because this driver is able to take over."""
+        self._may_claim.set()
+
+    def close(self) -> None:
+        """Stop the thread, and release the lease if this driver holds it."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_WAIT_S)
+        if self.held.is_set() and self.refusal is None:
+            self._send(self._record(Kind.RELEASE))
+            self._producer.flush(CLOSE_WAIT_S)
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        options = {"fetch.wait.max.ms": 500, "fetch.queue.backoff.ms": 0, "error_cb": self._not_answered, **_CONNECTION}
+        with closing(consumer(self._settings, CLIENT_ID, options)) as reader:
+            self._begin(reader)
+            while not self._closing.is_set() and self.refusal is None:
+                for message in poll_all(reader, self._wait_s(), RECORDS_AT_ONCE):
+                    self._take(message)
+                if self.held.is_set():
+                    self._renew_when_due()
+                elif self._may_claim.is_set() and self._is_free(reader):
+                    self._send(self._claims.claim(self.driver, self._host))
+
+    def _begin(self, reader: Consumer) -> None:
+        """Set the start of reading, as soon as the brokers return the bounds of the topic."""
+        while (bounds := self._bounds(reader)) is None:
+            if self._closing.wait(LOOK_EVERY_S):
+                return
+        low, high = bounds
+        self._position = max(low, high - TAIL_RECORDS)
+        reader.assign([TopicPartition(self._place.topic, self._place.partition, self._position)])
+
+    def _bounds(self, reader: Consumer) -> tuple[int, int] | None:
+        """Request the begin and the end of the topic; return None if the brokers do not answer."""
+        try:
+            return reader.get_watermark_offsets(self._place, timeout=ANSWER_WAIT_S, cached=False)
+        except KafkaException as error:
+            log.debug("the brokers do not return the end of the lease topic: %s", error)
+            return None
+
+    def _wait_s(self) -> float:
+        """Return how long to wait for the next record, seconds."""
+        if not self.held.is_set():
+            return LOOK_EVERY_S
+        return max(self._sent_s + RENEW_EVERY_S - time.monotonic(), 0)
+
+    def _take(self, message: Message) -> None:
+        if (error := message.error()) is not None:
+            self._not_answered(error)
+            return
+        self._position = (message.offset() or 0) + 1
+        record = decode(message.value())
+        if record is None or not self._claims.take(self._position - 1, record):
+            return
+        self._heard_s = time.monotonic()
+        if self._claims.is_held_by(self.driver):
+            self.held.set()
+        elif self.held.is_set():
+            self.refusal = LeaseLost(
+                f"Another driver ({record.host}) has taken over the lease of {self._place.topic}, because this one was"
+                " silent for too long: start this one again, and it stands by."
+            )
+
+    def _not_answered(self, error: KafkaError) -> None:
+        """Note that no broker is connected. One broker of several may be down for long, and changes nothing."""
+        log.debug("the lease topic could not be read: %s", error.str())
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._outage_s = time.monotonic()
+
+    def _is_free(self, reader: Consumer) -> bool:
+        """Return whether the lease may be claimed now."""
+        if time.monotonic() - self._sent_s < CLAIM_WAIT_S:
+            return False
+        if self.holder is not None and time.monotonic() - self._heard_s < OVERDUE_S:
+            return False
+        if (bounds := self._bounds(reader)) is None:
+            self._outage_s = time.monotonic()
+            return False
+        now_s = time.monotonic()
+        is_silent = now_s - self._heard_s >= PATIENCE_S and now_s - self._outage_s >= OUTAGE_PATIENCE_S
+        return (self.holder is None or is_silent) and self._position >= bounds[1]
+
+    def _renew_when_due(self) -> None:
+        if self._wait_s() == 0:
+            self._send(self._record(Kind.RENEWAL))
+
+    def _record(self, kind: Kind) -> LeaseRecord:
+        return LeaseRecord(kind=kind, driver=self.driver, host=self._host, term=self._claims.term)
+
+    def _send(self, record: LeaseRecord) -> None:
+        self._sent_s = time.monotonic()
+        self._producer.produce(self._place.topic, encode(record), partition=self._place.partition)
+        self._producer.poll(0)
