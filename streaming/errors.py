@@ -69,7 +69,7 @@
     │ streaming.query.fencing
     ├── TokensUnread        The groups topic could not be read to its end
     │ streaming.query.lease
-    ├── LeaseLost           Another driver holds the lease now; the exit code allows another start, which stands by
+    ├── LeaseLost           Another driver holds the lease now. The exit code allows another start, which stands by
     │ streaming.query.outdated
     ├── CheckpointOutdated  Another checkpoint was in use after this one
     │ streaming.query.replan

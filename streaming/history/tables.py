@@ -47,6 +47,8 @@ EVENTS = pa.schema([
     # of policies: rebalance_held, seat_vacated, seat_taken, member_quarantined, policy_set, a rebalance that was held
     ("policy", _TEXT), ("held_ms", _LONG), ("how", _TEXT), ("before", _TEXT), ("unowned_ms", _LONG),
     ("identity", _TEXT), ("flaps", _INT), ("times", _INT), ("policies", _INT),
+    # of groups that move: group_released, group_moved, group_taken_back, group_arrived, move_ignored
+    ("to", _TEXT), ("from", _TEXT), ("move_id", _TEXT), ("number", _LONG), ("version_before", _LONG), ("record", _TEXT),
     # of groups that Kafka's coordinator keeps: observation_began, history_gap, member_gone, an inferred rebalance
     ("founded", pa.bool_()), ("from_offset", _LONG), ("from_generation", _INT), ("to_generation", _INT),
     ("holes", pa.bool_()), ("last_commit_ms", _LONG), ("session_timeout_ms", _INT), ("likely", _TEXT),

@@ -60,8 +60,20 @@ def answered(
         keys[F.col("partition")].alias("key"), "offset", F.unix_millis("timestamp").alias("at_ms"), "value"
     )
     assert tuple(asked.columns) == INPUT_COLUMNS, "the operator reads other columns"
+    operator = _operator(spark, settings, identity, folder, driver)
+    packs = (
+        asked.coalesce(settings.shuffle_partitions)  # a task for each topic partition costs more than its read
+        .groupBy("key")
+        .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", "ProcessingTimeTimeout")
+    )
+    return unpacked(observed(packs).where("topic is not null"))
+
+
+def _operator(
+    spark: SparkSession, settings: Settings, identity: checkpoint.Identity, folder: Path | None, driver: str | None
+) -> ShardOperator:
     peering = settings.peering()
-    operator = ShardOperator(
+    return ShardOperator(
         partitions=settings.request_partitions,
         secret=bytes.fromhex(identity.secret),
         config=settings.group_config(identity.fencing_token_floor),
@@ -75,12 +87,6 @@ def answered(
         driver=driver,
         replanned=[(plan.at_ms, plan.ends) for plan in checkpoint.put_aside(spark, settings)],
     )
-    packs = (
-        asked.coalesce(settings.shuffle_partitions)  # a task for each topic partition costs more than its read
-        .groupBy("key")
-        .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", "ProcessingTimeTimeout")
-    )
-    return unpacked(observed(packs).where("topic is not null"))
 
 
 def even_keys(spark: SparkSession, shards: int, tasks: int) -> list[int]:
