@@ -2,6 +2,7 @@
 
 from tests.benchmarks import (
     assignors,
+    at_rest,
     bench,
     big_group,
     capacity,
@@ -37,6 +38,7 @@ if __name__ == "__main__":
         policy_try.measure,
         rest.measure,
         idle.measure,
+        at_rest.measure,
         silent.measure,
         big_group.measure,
         recovery.measure,

@@ -7,10 +7,12 @@ has joined and synced. Its heartbeats are all equal, so they are encoded once.
 import asyncio
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 from kafka.protocol.consumer.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
+
+from tests.benchmarks.bench import BenchFailed
 
 CLIENT_ID = "bench"
 SESSION_MS = 60_000
@@ -54,11 +56,10 @@ class Member(asyncio.Protocol):
         self.rushes_until_s = 0.0
 
     @classmethod
-    async def join(cls, servers: str, number: int) -> Self:
-        """Connect, join and sync."""
+    async def join(cls, servers: str, group_id: str) -> Self:
+        """Connect, join and sync. All members of a group have to join within the group's initial delay."""
         host, port = servers.rsplit(":", 1)
         _, member = await asyncio.get_running_loop().create_connection(cls, host, int(port))
-        group_id = f"bench-{number}"
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
         joined = await member._call(
             JoinGroupRequest(
@@ -121,8 +122,10 @@ def _framed(message: Any) -> bytes:
 
 async def run(load: Load, begin: Callable[[], None], end: Callable[[], None]) -> Answered:
     """Make all members join, send heartbeats at the interval, then run the rush between `begin` and `end`."""
-    members = await asyncio.gather(*(Member.join(load.servers, number) for number in range(load.connections)))
-    await _at_ease(members, load)
+    members = await asyncio.gather(
+        *(Member.join(load.servers, f"bench-{number}") for number in range(load.connections))
+    )
+    await _at_ease(members, load.interval_s, load.ease_s)
     ease_ms = sorted(1_000 * took_s for member in members for took_s in member.took_s)
     for member in members:
         member.took_s.clear()
@@ -137,12 +140,34 @@ async def run(load: Load, begin: Callable[[], None], end: Callable[[], None]) ->
     return Answered(ease_ms, count / took_s, sum(member.errors for member in members))
 
 
-async def _at_ease(members: list[Member], load: Load) -> None:
+async def rest(
+    servers: str,
+    groups: int,
+    each: int,
+    interval_s: float,
+    warm_up_s: float,
+    measured_s: float,
+    begin: Callable[[], None],
+    end: Callable[[], None],
+) -> None:
+    """Make groups of several members join, and send heartbeats at the interval, the last of them between `begin` and
+    `end`."""
+    names = [f"rest-{number // each}" for number in range(groups * each)]
+    members = await asyncio.gather(*(Member.join(servers, name) for name in names))
+    await _at_ease(members, interval_s, warm_up_s)
+    begin()
+    await _at_ease(members, interval_s, measured_s)
+    end()
+    if errors := sum(member.errors for member in members):
+        raise BenchFailed(f"{errors} heartbeats had an error")
+
+
+async def _at_ease(members: Sequence[Member], interval_s: float, ease_s: float) -> None:
     async def beat(member: Member, first_s: float) -> None:
         await asyncio.sleep(first_s)
-        for _ in range(int(load.ease_s / load.interval_s)):
+        for _ in range(int(ease_s / interval_s)):
             member.beat()
-            await asyncio.sleep(load.interval_s)
+            await asyncio.sleep(interval_s)
 
-    spread_s = load.interval_s / len(members)
+    spread_s = interval_s / len(members)
     await asyncio.gather(*(beat(member, number * spread_s) for number, member in enumerate(members)))

@@ -105,6 +105,14 @@ MEANINGS: Mapping[str, Meaning] = {
     "reply_rest_samples": Meaning("measured requests of each query"),
     "idle_cpu_percent": Meaning("the coordinator's use of a core without requests"),
     "stateless_idle_cpu_percent": Meaning("the stateless query's use of a core without requests"),
+    # 1,000 members at rest in 100 groups, a heartbeat of each every 3 s
+    "at_rest_1000_cores": Meaning("cores of the coordinator, members of our client", 0.15),
+    "at_rest_1000_broker_cores": Meaning("... of the broker"),
+    "at_rest_1000_batches_per_s": Meaning("... batches a second"),
+    "at_rest_1000_gateway_cores": Meaning("cores of the coordinator, clients of a gateway", 0.15),
+    "at_rest_1000_gateway_own_cores": Meaning("... of the gateway"),
+    "at_rest_1000_gateway_batches_per_s": Meaning("... batches a second"),
+    "at_rest_1000_kafka_cores": Meaning("cores of a broker, clients of its own coordinator"),
     # growth: groups that send no requests
     "silent_bytes_per_group": Meaning("state of a silent group, bytes"),
     "silent_0_one_ms": Meaning("a batch that touches one shard of 16, without silent groups, median, ms"),
