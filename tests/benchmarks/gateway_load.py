@@ -152,7 +152,7 @@ async def rest(
 ) -> None:
     """Make groups of several members join, and send heartbeats at the interval, the last of them between `begin` and
     `end`."""
-    names = [f"rest-{number // each}" for number in range(groups * each)]
+    names = [f"plain-{number // each}" for number in range(groups * each)]
     members = await asyncio.gather(*(Member.join(servers, name) for name in names))
     await _at_ease(members, interval_s, warm_up_s)
     begin()
