@@ -124,8 +124,8 @@ class Rounds:
         return next((message for message in messages if message is not None), None)
 
     def _overdue(self, group: AnyGroup | None, living: Sequence[AnyProcess], now_ms: int) -> str | None:
-        if not isinstance(group, ConsumerGroup) or group.phase in (Phase.STABLE, Phase.EMPTY):
-            return None
+        if not isinstance(group, ConsumerGroup) or group.phase in (Phase.STABLE, Phase.EMPTY, Phase.ASSIGNING):
+            return None  # an Assigning group has no plan for its epoch yet, for example because a policy holds it
         are_all_alive = group.members.keys() == {p.member_id for p in living if isinstance(p, Consumer)}
         took_ms = now_ms - self.planned_ms.get(group.group_id, now_ms)
         if group.vitals.is_frozen or not are_all_alive or took_ms <= self.longest_ms:
