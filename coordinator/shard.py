@@ -245,11 +245,11 @@ class Shard(ShardTime):
         waits = self._budget.is_tight and (group_id in self._waiting or self._budget.is_spent_by(group_id))
         if waits or self._lacks_addresses(group_id):  # the record's mailbox is not the member's
             return [kind.refuse(heartbeat, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
-        if guard is not None and not guard.admits(single := replace(received, request=heartbeat), kind):
-            return self._charged(replace(single, size_bytes=0), guard.refuse(single, kind))
+        if guard is not None and not guard.admits(single := _single(heartbeat, received), kind):
+            return self._charged(single, guard.refuse(single, kind))
         if (reply := self._answer_soon(heartbeat, received.at_ms)) is not None:
             return [reply]
-        single = replace(received, request=heartbeat, size_bytes=0)
+        single = _single(heartbeat, received)
         return self._charged(single, self._take(single))
 
     def _take_for_groups(self, kind: Kind, received: Received) -> Iterator[Output]:
@@ -382,6 +382,11 @@ _BY_SUBJECT: dict[Subject, Callable[[Shard, Kind, Received], Iterator[Output]]] 
     Subject.POLICIES: Shard._take_for_policies,
     Subject.MOVES: Shard._take_for_moves,
 }
+
+
+def _single(heartbeat: Heartbeat, received: Received) -> Received:
+    """Return a heartbeat as a record of its own. The record that has it pays for its bytes."""
+    return replace(received, request=heartbeat, size_bytes=0)
 
 
 def _group_of(received: Received) -> str:

@@ -96,7 +96,7 @@ def _read(record: AdoptGroup, parts: dict[int, bytes]) -> _Read | Refusal:
     if len(state) != record.bytes or crc32c(state) != record.crc:
         return Refusal("damaged", "the size or the checksum of the state is wrong")
     if record.codec > VERSION:
-        return Refusal("codec", f"the target reads 1 to {VERSION}, this one is {record.codec}")
+        return _codec_refusal(record.codec)
     try:
         carried = carrying.read(state)
         if not isinstance(carried, carrying.Living):
@@ -116,11 +116,20 @@ def _refusal_of(kept: KeptMoves, record: AdoptGroup, carried: _Read, at_ms: int)
             return too_large
         if (ahead_ms := carried.group.vitals.now_ms - at_ms) > MOVE_CLOCK_MS:
             return Refusal("clock", f"the time of the group is {ahead_ms} ms ahead of the target's")
-    if kept.groups.open(record.group_id) is not None:
-        return LIVES_HERE
-    if kept.custody_of(record.group_id) is Custody.IN_TRANSIT:
-        return IN_TRANSIT
+    if (taken := _taken(kept, record.group_id)) is not None:
+        return taken
     return None if record.home or kept.owns(record.group_id) else NOT_HOME
+
+
+def _codec_refusal(codec: int) -> Refusal:
+    return Refusal("codec", f"the target reads 1 to {VERSION}, this one is {codec}")
+
+
+def _taken(kept: KeptMoves, group_id: str) -> Refusal | None:
+    """Return the refusal of a name that this shard has already; None if it does not have it."""
+    if kept.groups.open(group_id) is not None:
+        return LIVES_HERE
+    return IN_TRANSIT if kept.custody_of(group_id) is Custody.IN_TRANSIT else None
 
 
 def _too_large(group: AnyGroup, members: int, config: Config) -> Refusal | None:
@@ -230,15 +239,13 @@ def check(kept: KeptMoves, request: CheckAdoption, context: Context) -> Iterator
     refused: Refusal | None = None
     group_id, config = request.group_id, kept.config
     if request.codec > VERSION:
-        refused = Refusal("codec", f"the target reads 1 to {VERSION}, this one is {request.codec}")
+        refused = _codec_refusal(request.codec)
     elif request.bytes > MOVE_PART_BYTES * MOVE_PARTS_MAX:
         refused = Refusal("unsound", f"a state of {request.bytes} bytes takes more than {MOVE_PARTS_MAX} parts")
     elif request.members > (size_max := max(config.group_max_size, config.group_consumer_max_size)):
         refused = Refusal("too_large", f"the group has {request.members} members, and {size_max} are allowed")
-    elif kept.groups.open(group_id) is not None:
-        refused = LIVES_HERE
-    elif kept.custody_of(group_id) is Custody.IN_TRANSIT:
-        refused = IN_TRANSIT
+    else:
+        refused = _taken(kept, group_id)
     answer = CheckAdoptionAnswer(
         request_id=request.request_id,
         reason=None if refused is None else refused.reason,

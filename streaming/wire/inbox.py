@@ -6,7 +6,7 @@ with callbacks. It uses no Kafka client and no thread: a transport reads the rep
     a message                         calls
     a response that is expected       the callback of `expect`, once; the request is then no longer expected
     any other response                the callback of `open_mailbox` for the beginning of its request id, up to a "."
-    responses to the heartbeats of one record   each like a response of its own
+    responses in one record           each as above; to heartbeats that were sent in one record
     a notice (without a request)      the callback of `open_mailbox` that got the response to the member's join or to
                                       its heartbeat of the consumer protocol; without one, that for the mailbox
     anything else                     no callback: a repeat, a late response, or one that was never requested
