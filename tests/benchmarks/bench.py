@@ -17,8 +17,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import psutil
 
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
@@ -162,6 +164,16 @@ def child(module: str, *arguments: str, folder: Path) -> Iterator[Child]:
             raise BenchFailed(f"{module} ended before the benchmark did: {_last_lines(log_file)}")
     finally:
         running.stop(STOP_WAIT_S)
+
+
+def kill(process_id: int) -> list[psutil.Process]:
+    """Kill a process and all of its children at the same time, and return them. They may need a moment to end."""
+    first = psutil.Process(process_id)
+    tree = [first, *first.children(recursive=True)]
+    for process in tree:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    return tree
 
 
 def _last_lines(log_file: Path) -> str:

@@ -84,12 +84,7 @@ def _until_killed(settings: Settings, folder: Path) -> Iterator[None]:
     folder.mkdir()
     with suppress(_Killed), bench.coordinator(settings, folder) as running:
         yield
-        first = psutil.Process(running.pid)
-        tree = [first, *first.children(recursive=True)]
-        for process in tree:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(tree)
+        psutil.wait_procs(bench.kill(running.pid))
         raise _Killed
 
 

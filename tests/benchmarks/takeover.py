@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import psutil
-
 from streaming.config.settings import Settings
 from streaming.embedded.child import Child
 from streaming.kafka import topics
@@ -49,12 +47,6 @@ class Driver:
 
     def await_standing_by(self) -> None:
         self._await(lambda: self.has_logged(STANDING))
-
-    def kill(self) -> None:
-        """Kill the driver and all of its processes at the same time."""
-        first = psutil.Process(self.child.pid)
-        for process in [first, *first.children(recursive=True)]:
-            process.kill()
 
     def _await(self, is_true: Callable[[], bool]) -> None:
         until_s = time.monotonic() + START_WAIT_S
@@ -112,7 +104,7 @@ def _takeovers(
 
 def _take_over(active: Driver, other: Driver, asker: Crowd, member: Member) -> tuple[float, float]:
     begun_s = time.monotonic()
-    active.kill()
+    bench.kill(active.child.pid)
     request_id = asker.send(member.heartbeat)
     held_s: float | None = None
     while time.monotonic() < begun_s + REPLY_WAIT_S:
