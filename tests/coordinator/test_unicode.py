@@ -139,8 +139,8 @@ MAY_FORMAT = {
     "source._release",                     # text and numbers
     "source._why_not",                     # text and numbers
     "source.take_back_sent",               # text
+    "target._codec_refusal",               # numbers
     "target._gather",                      # a number
-    "target._read",                        # numbers
     "target._refusal_of",                  # a number
     "target._too_large",                   # numbers
     "target.adopt",                        # a number
