@@ -46,6 +46,7 @@ class Alarm:
 
     def __init__(self, settings: Settings, tallies: Tallies) -> None:
         self._topic, self._shards, self._tallies = settings.requests_topic, settings.request_partitions, tallies
+        self._batch_ended = tallies.news()
         options = {"linger.ms": 0, "message.timeout.ms": SEND_WAIT_MS, "on_delivery": self._sent}
         self._producer = producer(settings, "coordinator-alarm", options)
         self._signing = settings.signing() if settings.access == "rules" else None
@@ -60,7 +61,7 @@ class Alarm:
     def close(self) -> None:
         """Stop the thread."""
         self._closing.set()
-        self._tallies.changed.set()
+        self._batch_ended.set()
         if self._thread.is_alive():
             self._thread.join()
 
@@ -68,12 +69,12 @@ class Alarm:
         not_reported: dict[int, int | None] = dict.fromkeys(range(self._shards), 0)
         woken_ms: dict[int, int] = {}
         while not self._closing.is_set():
-            self._tallies.changed.clear()
+            self._batch_ended.clear()
             now_ms = monotonic_ms()
             due, wait_ms = overdue(not_reported | self._tallies.due_ms, woken_ms, now_ms)
             self._wake(due)
             woken_ms.update(due)
-            self._tallies.changed.wait(wait_ms / 1_000)
+            self._batch_ended.wait(wait_ms / 1_000)
 
     def _wake(self, shards: Mapping[int, int]) -> None:
         for shard in shards:

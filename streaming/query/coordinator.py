@@ -30,6 +30,7 @@ from streaming.kafka import rights as acls
 from streaming.logs import are_json
 from streaming.query import checkpoint
 from streaming.query.alarm import Alarm
+from streaming.query.bell import TRIGGER_MS, Bell
 from streaming.query.building import build
 from streaming.query.failures import CONCURRENT, because, explained
 from streaming.query.fencing import find_floor
@@ -76,7 +77,7 @@ STATE_STORES = {
 SPARK_CONFIG = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # the alarm makes Spark run batches instead
     f"{_STORE}.minDeltasForSnapshot": "100",
-    "spark.sql.streaming.pollingDelay": "50ms",  # how often an idle query asks the broker for new records
+    "spark.sql.streaming.pollingDelay": "0ms",  # the bell, or else the trigger, says when a query asks for new records
     # Spark checks retries of stages whose rows differ between attempts. Our rows are ranges of Kafka offsets and do not
     # differ.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
@@ -215,7 +216,7 @@ class Coordinator:
         self._java_options = java_options
         self._query: StreamingQuery | None = None
         self._active_s: float | None = None
-        self._alarm = Alarm(settings, self.tallies)
+        self._alarm, self._bell = Alarm(settings, self.tallies), Bell(settings, self.tallies)
         self._topic_watch = TopicWatch(settings)
         self._mark = Mark()
         self._repeats = RepeatWatch(settings)
@@ -260,6 +261,7 @@ class Coordinator:
         self._alarm.start()
         self._topic_watch.start()
         self._await_first_batch(spark, identity)
+        self._bell.start(spark, self._query)
         self._repeats.start()
         self.transactions.start()
 
@@ -272,6 +274,7 @@ class Coordinator:
             .options(**settings.kafka_sink_options())
             .option("checkpointLocation", checkpoint.query_folder(settings))
             .outputMode("append")
+            .trigger(processingTime=f"{TRIGGER_MS} milliseconds")
             .start()
         )
 
@@ -336,6 +339,7 @@ class Coordinator:
         """Stop the query between two batches, so that the next start repeats nothing."""
         self._stopping.set()
         self._alarm.close()
+        self._bell.close()
         self._topic_watch.close()
         self._repeats.close()
         self.transactions.close()

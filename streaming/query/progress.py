@@ -65,10 +65,7 @@ class Totals(NamedTuple):
 
 
 class Tallies:
-    """The latest figures of each shard, and the latest batch. Any thread may read them.
-
-    Every batch sets `changed`. The thread that waits for the next batch clears it.
-    """
+    """The latest figures of each shard, and the latest batch. Any thread may read them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -77,7 +74,12 @@ class Tallies:
         self._latest: Batch | None = None
         self._totals = Totals()
         self._read_to: dict[int, int] = {}
-        self.changed = threading.Event()
+        self._news: list[threading.Event] = []
+
+    def news(self) -> threading.Event:
+        """Return a new event that every batch sets. The only thread that waits for it clears it."""
+        self._news.append(event := threading.Event())
+        return event
 
     @property
     def latest(self) -> Batch | None:
@@ -141,7 +143,8 @@ class Tallies:
             )
             self._totals = self._totals.with_batch(self._latest)
             self._read_to = _read_to(progress)
-            self.changed.set()
+            for event in self._news:
+                event.set()
             return self._latest
 
 

@@ -40,6 +40,9 @@ SIGNATURE_CHARS, SIGNATURE_END = 56, b"="
 WAKE_BEGIN = b'{"kind":"wake"'
 """The beginning of a wake record."""
 
+HEARTBEAT_BEGIN = b'{"kind":"heartbeat'
+"""The beginning of a record of one heartbeat or of several."""
+
 PEER_BEGINS = tuple(f'{{"kind":"{kind.__struct_config__.tag}"'.encode() for kind in PEER_RECORDS)
 """The beginnings of the records of other coordinators."""
 

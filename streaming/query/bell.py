@@ -1,0 +1,155 @@
+"""The bell: it makes the query look for new records when there are some, instead of twenty times a second.
+
+Spark asks the brokers for the ends of the topics before each batch. It repeats the question as often as its trigger's
+clock allows. The bell replaces this clock by one that stands still, and moves it on when a record arrives. So an idle
+query does nothing, and a request does not wait for the next question.
+
+    a record arrives      the query looks at once, unless all that has come are heartbeats: it then looks when none
+                          has come for `PAUSE_S`, because those of other clients come at the same moments, and one batch
+                          for all costs a fraction
+    a batch ends          the query looks at once for what has come meanwhile
+    silence               the query looks every `LOOK_EVERY_S`, whatever the bell has missed
+    no clock, no broker   the query looks every `TRIGGER_MS`, as without a bell: the clock is a private part of Spark
+
+A consumer waits for the records. While a batch runs it reads nothing, so under load it reads one fetch for each batch.
+"""
+
+import logging
+import threading
+import time
+from contextlib import closing
+from typing import Any
+
+from confluent_kafka import Consumer, Message, TopicPartition
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.config.settings import Settings
+from streaming.kafka.clients import Options, consumer
+from streaming.query.progress import Tallies
+from streaming.wire.records import HEARTBEAT_BEGIN
+
+log = logging.getLogger(__name__)
+
+TRIGGER_MS = 50
+"""The interval of the query's trigger. The clock moves on by as much."""
+
+LOOK_EVERY_S = 1.0
+"""How often the query looks for records while none is seen to arrive."""
+
+PAUSE_S = 0.02
+"""How long a heartbeat waits for the next one of another client. It needs no response at once."""
+
+GATHER_S = 0.1
+"""How long heartbeats wait for one another."""
+
+HEARD_MAX = 1_000
+"""How many heartbeats wait for one another."""
+
+BATCH_WAIT_S = 1.0
+"""How long the bell waits for the end of a batch until it listens again."""
+
+CLOSE_EVERY_S = 0.2
+"""How often the bell checks whether it is closed."""
+
+CLOSE_WAIT_S = 3.0
+
+_OPTIONS: Options = {
+    "isolation.level": "read_uncommitted",  # as the query reads
+    "fetch.wait.max.ms": 500,
+    "fetch.message.max.bytes": 1_024,  # the first record of a partition is enough
+    "fetch.queue.backoff.ms": 0,
+    "fetch.error.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "auto.offset.reset": "latest",
+}
+
+
+class Bell:
+    """A thread that makes a query look for new records.
+
+    Args:
+        tallies: The figures of the query, which tell where a batch has ended.
+    """
+
+    def __init__(self, settings: Settings, tallies: Tallies) -> None:
+        self._settings, self._tallies = settings, tallies
+        self._batch_ended = tallies.news()
+        self._closing = threading.Event()
+        self._clock: Any = None
+        self._thread = threading.Thread(target=self._watch, name="bell", daemon=True)
+
+    def start(self, spark: SparkSession, query: StreamingQuery) -> None:
+        """Replace the clock of a query that has run a batch, and start the thread.
+
+        Without such a clock in this version of Spark, the query keeps its own.
+        """
+        try:
+            self._clock = _stand_still(spark, query)
+        except Py4JError as error:
+            log.warning("the clock of this Spark cannot be moved; the query looks every %d ms: %s", TRIGGER_MS, error)
+            return
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._closing.set()
+        self._batch_ended.set()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_WAIT_S)
+
+    def _watch(self) -> None:
+        with closing(consumer(self._settings, "coordinator-bell", _OPTIONS)) as listener:
+            while not self._closing.is_set():
+                self._batch_ended.clear()
+                has_come = self._listen(listener)
+                self._ring()
+                if has_come:
+                    self._batch_ended.wait(BATCH_WAIT_S)
+                    self._ring()
+
+    def _listen(self, listener: Consumer) -> bool:
+        """Wait for a record that the query has not read. Return False if none has come for a while."""
+        topic, read_to = self._settings.requests_topic, self._tallies.read_to
+        listener.assign([TopicPartition(topic, partition, offset) for partition, offset in read_to.items()])
+        message = self._next(listener, LOOK_EVERY_S)
+        if message is None:
+            return False
+        if message.error():
+            self._closing.wait(TRIGGER_MS / 1_000)
+            return False
+        until_s, heard = time.monotonic() + GATHER_S, 1
+        while message is not None and _is_heartbeat(message) and heard < HEARD_MAX:
+            message = self._next(listener, min(PAUSE_S, until_s - time.monotonic()))
+            heard += 1
+        listener.unassign()
+        return True
+
+    def _next(self, listener: Consumer, wait_s: float) -> Message | None:
+        """Return the next message; None after a time or when the bell is closed."""
+        until_s = time.monotonic() + wait_s
+        while (left_s := until_s - time.monotonic()) > 0 and not self._closing.is_set():
+            if (message := listener.poll(min(left_s, CLOSE_EVERY_S))) is not None:
+                return message
+        return None
+
+    def _ring(self) -> None:
+        if not self._closing.is_set():
+            self._clock.advance(TRIGGER_MS)
+
+
+def _is_heartbeat(message: Message) -> bool:
+    value = message.value()
+    return isinstance(value, bytes) and value.startswith(HEARTBEAT_BEGIN)
+
+
+def _stand_still(spark: SparkSession, query: StreamingQuery) -> Any:
+    """Replace the clock of a query's trigger by one that only `advance` moves, and return it."""
+    executor = query._jsq.streamingQuery().triggerExecutor()
+    jvm: Any = spark.sparkContext._jvm
+    clock = jvm.org.apache.spark.util.ManualClock(executor.clock().getTimeMillis())
+    field = executor.getClass().getDeclaredField("clock")
+    field.setAccessible(True)
+    field.set(executor, clock)
+    return clock
