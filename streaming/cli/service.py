@@ -37,6 +37,9 @@ GARBAGE_AFTER = 50_000
 request, and almost no reference cycles. With the default of 700, garbage collection takes most of its time under
 load."""
 
+SHARDS_ON_ONE_MACHINE = 4
+"""The number of shards of new topics if broker, query and members run on one machine."""
+
 ANYBODY_SEES = (
     "It listens on {host} without authentication: each client that reaches it sees all groups, members and offsets."
 )
@@ -177,6 +180,7 @@ def run_embedded(
             gateway_port=gateway_port,
             dashboard_port=dashboard_port,
         )
+        settings = with_shards(settings)
         with contextlib.ExitStack() as stack:
             coordinator = stack.enter_context(_running(settings, tell))
             gateway = stack.enter_context(Gateway(settings))
@@ -197,6 +201,18 @@ def settings_of(broker: Broker, **flags: object) -> Settings:
     return Settings.load(
         bootstrap_servers=broker.bootstrap_servers, security_protocol="PLAINTEXT", replication_factor=1, **flags
     )
+
+
+def with_shards(settings: Settings) -> Settings:
+    """Return settings with the shards of existing topics, or few for new ones; unchanged if the user has set them.
+
+    A batch that touches all shards costs less if they are few, and one machine has few cores to share them.
+    """
+    from streaming.kafka import topics
+
+    if "request_partitions" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"request_partitions": topics.shards(settings) or SHARDS_ON_ONE_MACHINE})
 
 
 @contextlib.contextmanager

@@ -187,6 +187,17 @@ def ensure_all(settings: Settings, topics: T, report: Callable[[str], None] | No
     return topics
 
 
+def shards(settings: Settings) -> int:
+    """Return the number of partitions of the request topic; 0 if there is no such topic.
+
+    Raises:
+        BrokerUnreachable: no broker answered.
+    """
+    with open_admin(settings) as admin:
+        described = admin.describe_topics([settings.requests_topic])
+    return sum(len(topic["partitions"]) for topic in described)
+
+
 def mismatches(settings: Settings) -> list[Mismatch]:
     """Return the differences between the topics and the needs of the coordinator.
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 
+from streaming.cli.service import SHARDS_ON_ONE_MACHINE, with_shards
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import BrokerUnreachable, TopicMismatch, TopicRefused
@@ -57,6 +58,18 @@ def test_missing_topics_are_made_and_then_found(settings: Callable[..., Settings
     assert told == [f"Creating the topics {', '.join(topic.name for topic in topics)}."]
     assert ensure(settings(), report=told.append) == topics
     assert len(told) == 1
+
+
+def test_up_keeps_the_shards_of_existing_topics_and_of_the_user(broker: Broker) -> None:
+    """A coordinator on one machine begins with few shards. Topics of an earlier version have more, and stay as they
+    are."""
+    prefix = next(PREFIXES)
+    there = {"bootstrap_servers": broker.bootstrap_servers, "topic_prefix": prefix, "replication_factor": 1}
+    assert with_shards(Settings(**there)).request_partitions == SHARDS_ON_ONE_MACHINE
+    assert with_shards(Settings(**there, request_partitions=16)).request_partitions == 16
+    ensure(Settings(**there, request_partitions=7))
+    assert with_shards(Settings(**there)).request_partitions == 7
+    assert with_shards(Settings(**there, request_partitions=16)).request_partitions == 16
 
 
 def test_broker_has_the_configured_settings(settings: Callable[..., Settings], admin: Any) -> None:
