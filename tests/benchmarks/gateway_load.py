@@ -50,6 +50,7 @@ class Member(asyncio.Protocol):
         self._buffer = bytearray()
         self._sent_s: list[float] = []
         self._answer: asyncio.Future[bytes] | None = None
+        self._who: dict[str, Any] = {}
         self._beat = b""
         self.took_s: list[float] = []
         self.errors = 0
@@ -74,8 +75,14 @@ class Member(asyncio.Protocol):
         )
         who = {"group_id": group_id, "generation_id": joined.generation_id, "member_id": joined.member_id}
         await member._call(SyncGroupRequest(version=2, assignments=[], **who))
-        member._beat = _framed(HeartbeatRequest(version=3, **who))
+        member._who = who
+        member.repeat(lambda who: HeartbeatRequest(version=3, **who))
         return member
+
+    def repeat(self, request: Callable[[dict[str, Any]], Any]) -> None:
+        """Set the request that `beat` sends: a function of the fields group_id, generation_id and member_id. Its
+        response ends with its only error code."""
+        self._beat = _framed(request(self._who))
 
     async def _call(self, message: Any) -> Any:
         self._answer = asyncio.get_running_loop().create_future()
@@ -84,7 +91,7 @@ class Member(asyncio.Protocol):
         return message.header.get_response_class().decode(frame, header=True)
 
     def beat(self, times: int = 1) -> None:
-        """Send this number of heartbeats at once."""
+        """Send this number of heartbeats, or of other repeated requests, at once."""
         now_s = time.monotonic()
         self._sent_s += [now_s] * times
         self._transport.write(self._beat * times)

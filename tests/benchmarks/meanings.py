@@ -113,6 +113,15 @@ MEANINGS: Mapping[str, Meaning] = {
     "at_rest_1000_gateway_own_cores": Meaning("... of the gateway"),
     "at_rest_1000_gateway_batches_per_s": Meaning("... batches a second"),
     "at_rest_1000_kafka_cores": Meaning("cores of a broker, clients of its own coordinator"),
+    # commits
+    "commit_rest_p50_ms": Meaning("a commit that is waited for, through the topics, median, ms", 100),
+    "commit_rest_p99_ms": Meaning("... 99 of 100, ms"),
+    "commit_gateway_p50_ms": Meaning("... through a gateway, median, ms", 100),
+    "commit_gateway_p99_ms": Meaning("... 99 of 100, ms"),
+    "commit_kafka_p50_ms": Meaning("... with Kafka's own coordinator, median, ms"),
+    "commits_per_s_pipelined": Meaning("commits a second of a client that does not wait, gateway", goal_min=5_000),
+    "commits_per_s_pipelined_kafka": Meaning("... with Kafka's own coordinator"),
+    "commits_loop_batches_ratio": Meaning("batches for a commit of each of ten members in a loop, to one member", 1.1),
     # growth: groups that send no requests
     "silent_bytes_per_group": Meaning("state of a silent group, bytes"),
     "silent_0_one_ms": Meaning("a batch that touches one shard of 16, without silent groups, median, ms"),

@@ -6,7 +6,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import JoinGroupAnswer
-from coordinator.requests import Assignment, JoinGroup, Protocol, Request, SyncGroup
+from coordinator.requests import Assignment, JoinGroup, OffsetCommit, OffsetToCommit, Protocol, Request, SyncGroup
 
 HEARTBEAT_INTERVAL_S = 3
 SESSION_TIMEOUT_MS = 300_000  # so that no member expires in a measurement, even if the coordinator cannot keep up
@@ -71,6 +71,14 @@ class Member:
 
     def heartbeat(self, request_id: str) -> Request:
         return Heartbeat(**self._header(request_id), generation_id=self.generation_id, member_id=self.member_id)
+
+    def commit(self, request_id: str) -> Request:
+        return OffsetCommit(
+            **self._header(request_id),
+            generation_id=self.generation_id,
+            member_id=self.member_id,
+            offsets=(OffsetToCommit(TOPIC.decode(), 0, 1),),
+        )
 
     def _header(self, request_id: str) -> dict[str, str]:
         return {

@@ -95,7 +95,7 @@ def _measured(broker: Broker, which: str, samples: int) -> tuple[list[float], fl
         say(f"Starting the {which} query.")
         with _running[which](settings, folder) as running, closing(Client(settings)) as client:
             say(f"Measuring the {which} query.")
-            member = _settled(client) if which == "coordinator" else STRANGER
+            member = settled(client) if which == "coordinator" else STRANGER
             with Usage({which: running.pid, "broker": broker.pid}, weighed=which) as usage:
                 usage.begin()
                 latencies_ms = _latencies_ms(client, member, samples)
@@ -116,7 +116,7 @@ def _stateless(settings: Settings, folder: Path) -> AbstractContextManager[Child
 _running = {"coordinator": bench.coordinator, "stateless": _stateless}
 
 
-def _settled(client: Client) -> Member:
+def settled(client: Client) -> Member:
     """Make a group of one member, and return the member when it has its assignment."""
     member = Member("orders-00000", 0)
     answer = decode_answer(client.ask(member.join_group)[0].value() or b"")
