@@ -130,7 +130,8 @@ def neutral(printed: str) -> list[str]:
 
 def is_told(line: str) -> bool:
     """Return whether a line is about our groups, a heading or an exit code, and no line of a stack trace."""
-    return line.isdigit() or line.startswith(("GROUP ", "Error: ")) or ("tools" in line and not line.startswith("at "))
+    is_ours = re.search(r"\btools\b", line) is not None and not line.startswith("at ")
+    return line.isdigit() or line.startswith(("GROUP ", "Error: ")) or is_ours
 
 
 @pytest.mark.parametrize("typed", sampled(COMMANDS, SAMPLE))
