@@ -87,6 +87,18 @@ class ConsumerGroupHeartbeat(
             and not self.topics
         )
 
+    @property
+    def is_bare(self) -> bool:
+        """True if it only renews the session of a member with an epoch: it may be one of many in a record."""
+        return (
+            self.is_plain
+            and self.member_epoch > 0
+            and not self.again
+            and self.topic_partitions is None
+            and self.regex_topics is None
+            and self.regex_error is None
+        )
+
 
 class ResolvedPattern(Struct, frozen=True, forbid_unknown_fields=True):
     """The topics that a pattern matches, for the member that has brought it."""

@@ -13,7 +13,7 @@ from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.consumer_vitals import ConsumerVitals
 from coordinator.describe import publishing
 from coordinator.group import Group, Vitals
-from coordinator.heartbeats import Heartbeat
+from coordinator.heartbeats import AnyHeartbeat, Heartbeat
 from coordinator.outputs import Output, Reply
 from coordinator.seats import debts
 from coordinator.timers import Timers
@@ -25,7 +25,7 @@ def timers_of(group: Group | ConsumerGroup) -> Timers[Any]:
 
 
 def answer_of_vitals(
-    vitals: Vitals | ConsumerVitals, request: Heartbeat | ConsumerGroupHeartbeat, at_ms: int, config: Config
+    vitals: Vitals | ConsumerVitals, request: AnyHeartbeat, at_ms: int, config: Config
 ) -> Reply | None:
     """Return the reply to a heartbeat that needs only the vitals of its group; None for every other one."""
     if type(request) is Heartbeat:

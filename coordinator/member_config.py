@@ -29,6 +29,11 @@ class MemberConfig(Struct, frozen=True, kw_only=True):
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
 
-    def next_heartbeat_ms(self, now_ms: int) -> int:
-        """Return the next time for a heartbeat, at most one interval later."""
-        return now_ms + self.heartbeat_interval_ms - (now_ms + self.moments_ms) % self.heartbeat_interval_ms
+    def next_heartbeat_ms(self, now_ms: int, interval_ms: int = 0) -> int:
+        """Return the next time for a heartbeat, at most one interval later.
+
+        Args:
+            interval_ms: The interval that the coordinator has named; 0 for that of the configuration.
+        """
+        interval_ms = interval_ms or self.heartbeat_interval_ms
+        return now_ms + interval_ms - (now_ms + self.moments_ms) % interval_ms

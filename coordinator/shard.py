@@ -28,7 +28,7 @@ from coordinator.group import Group
 from coordinator.group_parts import PLACE_END
 from coordinator.group_types import answer_of_vitals, reconsidered, with_published
 from coordinator.hashing import shard_of
-from coordinator.heartbeats import Heartbeat, Heartbeats
+from coordinator.heartbeats import AnyHeartbeat, Heartbeat, Heartbeats
 from coordinator.kind import Kind, Subject
 from coordinator.kinds import KINDS
 from coordinator.limits import HEARTBEAT_BYTES
@@ -37,7 +37,7 @@ from coordinator.move_requests import PEER_RECORDS
 from coordinator.moving.kept_moves import KeptMoves
 from coordinator.moving.peers import received_from_peer
 from coordinator.moving.resuming import NO_ADDRESS
-from coordinator.outputs import HeartbeatAnswer, Output, Reply
+from coordinator.outputs import Output, Reply
 from coordinator.refusals import reject
 from coordinator.requests import JoinGroup, Received, Unreadable, Wake
 from coordinator.shard_time import ShardTime
@@ -98,7 +98,7 @@ class Shard(ShardTime):
             outputs.append(clock_ahead(self._partition, ahead, latest_ms))
         return outputs
 
-    def _answer_soon(self, request: Heartbeat | ConsumerGroupHeartbeat, at_ms: int) -> Reply | None:
+    def _answer_soon(self, request: AnyHeartbeat, at_ms: int) -> Reply | None:
         """Return the reply to a heartbeat that needs only the vitals of its group; None for every other one.
 
         Nearly all requests are heartbeats of a group in which no deadline is due.
@@ -231,17 +231,18 @@ class Shard(ShardTime):
         codes = list[int]()
         if kind.error_on_its_own(request, self._config) is ErrorCode.NONE:
             for heartbeat in request.each():
-                for output in self._beat(heartbeat, received):
-                    if type(output) is Reply and type(output.answer) is HeartbeatAnswer:
+                of_one = KINDS[type(heartbeat)]
+                for output in self._beat(of_one, heartbeat, received):
+                    if type(output) is Reply and type(output.answer) is of_one.answer:
                         codes.append(output.answer.code)
                     else:
                         yield output
             self._budget.spend_bytes("", HEARTBEAT_BYTES * len(codes), received.size_bytes)
         yield from self._handle(kind, codes, received, received.at_ms)
 
-    def _beat(self, heartbeat: Heartbeat, received: Received) -> Iterable[Output]:
+    def _beat(self, kind: Kind, heartbeat: AnyHeartbeat, received: Received) -> Iterable[Output]:
         """Handle one heartbeat of a record, or refuse it if requests to its group wait for the next step."""
-        kind, guard, group_id = KINDS[Heartbeat], self._rules.guard, heartbeat.group_id
+        guard, group_id = self._rules.guard, heartbeat.group_id
         waits = self._budget.is_tight and (group_id in self._waiting or self._budget.is_spent_by(group_id))
         if waits or self._lacks_addresses(group_id):  # the record's mailbox is not the member's
             return [kind.refuse(heartbeat, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
@@ -249,8 +250,14 @@ class Shard(ShardTime):
             return self._charged(single, guard.refuse(single, kind))
         if (reply := self._answer_soon(heartbeat, received.at_ms)) is not None:
             return [reply]
-        single = _single(heartbeat, received)
-        return self._charged(single, self._take(single))
+        single, is_classic = _single(heartbeat, received), type(heartbeat) is Heartbeat
+        return self._charged(single, self._take(single) if is_classic else self._answer_by_code(kind, single))
+
+    def _answer_by_code(self, kind: Kind, received: Received) -> Iterator[Output]:
+        """Answer a bare heartbeat after the deadlines of its group, or refuse it if its response may have more."""
+        request: Any = received.request
+        yield from self._advance(request.group_id, received.at_ms, self._times.now_ms)
+        yield self._answer_soon(request, received.at_ms) or kind.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def _take_for_groups(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a request to all groups, after their deadlines up to the time of the request."""
@@ -384,7 +391,7 @@ _BY_SUBJECT: dict[Subject, Callable[[Shard, Kind, Received], Iterator[Output]]] 
 }
 
 
-def _single(heartbeat: Heartbeat, received: Received) -> Received:
+def _single(heartbeat: AnyHeartbeat, received: Received) -> Received:
     """Return a heartbeat as a record of its own. The record that has it pays for its bytes."""
     return replace(received, request=heartbeat, size_bytes=0)
 

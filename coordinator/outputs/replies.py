@@ -57,8 +57,10 @@ class HeartbeatAnswer(Answer, frozen=True, kw_only=True, tag="heartbeat"):
 class HeartbeatsAnswer(Answer, frozen=True, kw_only=True, tag="heartbeats"):
     """The responses to the heartbeats of one record, in its order: their request ids, and Kafka's error numbers.
 
-    COORDINATOR_LOAD_IN_PROGRESS (14): requests to the group wait, so the heartbeat was not handled. Its sender sends it
-    again in a record of its own, which waits for its turn.
+    COORDINATOR_LOAD_IN_PROGRESS (14): the heartbeat was not handled, because requests to its group wait, or because the
+    response to a member of the consumer protocol may have more than a code. Its sender sends it again in a record of
+    its own. NONE to such a member has the meaning of a response with its epoch, the interval as before and no
+    assignment.
     """
 
     request_ids: tuple[str, ...] = ()

@@ -119,8 +119,7 @@ class ClientConfig(Struct, frozen=True):
 
     def member(self, transport: Transport, protocol_type: str) -> MemberConfig:
         """Return the configuration of a member of the classic protocol that reads its responses from a transport."""
-        moments_ms = unix_ms() - monotonic_ms()
-        return MemberConfig(**self._common(transport), protocol_type=protocol_type, moments_ms=moments_ms)
+        return MemberConfig(**self._common(transport), protocol_type=protocol_type)
 
     def consumer_protocol_member(self, transport: Transport) -> ConsumerProtocolConfig:
         """Return the configuration of a member of the consumer protocol. Each call makes another member id."""
@@ -134,7 +133,13 @@ class ClientConfig(Struct, frozen=True):
     def _common(self, transport: Transport) -> dict[str, Any]:
         names = set(MemberConfig.__struct_fields__) & set(self.group)
         values = {name: self.group[name] for name in names}
-        return {**values, "reply_to": transport.inbox, "client_host": transport.client_host()}
+        moments_ms = unix_ms() - monotonic_ms()
+        return {
+            **values,
+            "reply_to": transport.inbox,
+            "client_host": transport.client_host(),
+            "moments_ms": moments_ms,
+        }
 
     def signer(self) -> Signer | None:
         """Return the signer of the member's requests; None without an `access_key_file`.

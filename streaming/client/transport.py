@@ -18,14 +18,15 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import ExitStack, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeGuard
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 from msgspec import structs
 
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.hashing import shard_of
-from coordinator.heartbeats import Heartbeat, Heartbeats
+from coordinator.heartbeats import AnyHeartbeat, Heartbeat, Heartbeats
 from coordinator.limits import HEARTBEATS_MAX
 from coordinator.outputs import AnyAnswer
 from coordinator.requests import Request
@@ -92,7 +93,7 @@ class Transport:
         self._servers = kafka["bootstrap_servers"]
         self._client_of: Any = kafka.get("kafka_client", KafkaConsumer.DEFAULT_CONFIG["kafka_client"])
         self._answers = Inbox()
-        self._beats: list[Heartbeat] = []
+        self._beats: list[AnyHeartbeat] = []
         self._correspondents: dict[str, Correspondent] = {}
         self.topics = TopicWatch(kafka)
         self._closing = threading.Event()
@@ -178,8 +179,8 @@ class Transport:
     ) -> None:
         """Append a request to the request topic. Returns before the broker has it.
 
-        Heartbeats that fall due at the same time are sent in one record for each shard. The loss of such a record is
-        logged.
+        Heartbeats that fall due at the same time are sent in one record for each shard; of the consumer protocol, only
+        bare ones. The loss of such a record is logged.
 
         Args:
             on_error: Called if the brokers do not accept the request; otherwise that is logged.
@@ -188,7 +189,7 @@ class Transport:
         Raises:
             KafkaError: no broker has returned the partition's leader, or the request is too large.
         """
-        if isinstance(request, Heartbeat) and threading.current_thread() is self._thread:
+        if threading.current_thread() is self._thread and _may_be_one_of_many(request):
             self._beats.append(request)
             return
         self._append(request, partition, on_error)
@@ -290,7 +291,7 @@ class Transport:
     def _send_beats(self) -> None:
         """Send the heartbeats of this turn in one record for each shard, or in several if there are very many."""
         beats, self._beats = self._beats, []
-        by_shard: dict[int, list[Heartbeat]] = {}
+        by_shard: dict[int, list[AnyHeartbeat]] = {}
         for beat in beats:
             shard = shard_of(beat.group_id, len(self._producer.partitions_for(self.requests_topic)))
             by_shard.setdefault(shard, []).append(beat)
@@ -311,6 +312,11 @@ def _guarded(call: Callable[..., None], *arguments: object) -> None:
         call(*arguments)
     except Exception:
         log.exception("a member's code failed on the transport's thread")
+
+
+def _may_be_one_of_many(request: Request) -> TypeGuard[AnyHeartbeat]:
+    """Return whether a request is a heartbeat that may be sent together with others."""
+    return isinstance(request, Heartbeat) or (isinstance(request, ConsumerGroupHeartbeat) and request.is_bare)
 
 
 def _settle(awaited: Future[AnyAnswer], answer: AnyAnswer, _size: int) -> None:

@@ -79,7 +79,7 @@ class Asking:
     The event loop calls all methods except `list_topics` and `close`.
 
     Attributes:
-        gathering: The heartbeats of members of the classic protocol that may wait for the next tick.
+        gathering: The heartbeats that may wait for the next tick.
         unanswered: The heartbeats of members of the consumer protocol that have no answer.
 
     Args:
@@ -111,7 +111,12 @@ class Asking:
         self._stand_at_the_end()
         self._gathered_mailbox = self.open_inbox()
         self.gathering = Gathering(
-            self, self.shards, self._fields_of_gathered, settings.gateway_heartbeat_tick_ms, loop.call_later
+            self,
+            self.shards,
+            self._fields_of_gathered,
+            settings.gateway_heartbeat_tick_ms,
+            self.unanswered,
+            loop.call_later,
         )
         self._reader = threading.Thread(target=self._read, name="gateway replies", daemon=True)
         self._reader.start()

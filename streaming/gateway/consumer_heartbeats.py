@@ -267,7 +267,7 @@ class ConsumerHeartbeats:
         return replace(answer, heartbeat_interval_ms=self._told_ms)
 
     def _is_prompt(self, slot: Slot) -> bool:
-        return self._age_ms(slot) <= PROMPT_MS
+        return self._age_ms(slot) - slot.waited_ms <= PROMPT_MS
 
     def _age_ms(self, slot: Slot) -> float:
         return (self._clock() - slot.since_s) * 1_000

@@ -5,7 +5,8 @@ thousand members send their heartbeats at common times, multiples of the tick by
 
 The coordinator checks and answers each heartbeat like a record of its own. It does not handle a heartbeat to whose
 group other requests wait: the gateway then sends it in a record of its own, which waits for its turn. The same holds
-for the heartbeats of a record that is refused as a whole.
+for the heartbeats of a record that is refused as a whole, and for each one of the consumer protocol that is refused:
+the response to a record of its own says more.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,10 +15,11 @@ from typing import Any, Protocol
 
 from coordinator.errors import ErrorCode, name_of
 from coordinator.hashing import shard_of
-from coordinator.heartbeats import Heartbeat, Heartbeats
+from coordinator.heartbeats import AnyHeartbeat, Heartbeat, Heartbeats
 from coordinator.limits import HEARTBEATS_MAX
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer
 from coordinator.requests import Request
+from streaming.gateway.unanswered import Unanswered, key_of
 from streaming.moments import unix_ms
 from streaming.wire.inbox import OnAnswer
 
@@ -45,6 +47,7 @@ class Gathering:
         shards: The number of shards.
         fields: Returns the fields of a new record: its request id and the mailbox of its answer.
         tick_ms: The time between two ticks; 0 if no heartbeat waits.
+        awaited: The heartbeats of members of the consumer protocol that have no answer.
         later: Calls a function after a number of seconds, as `loop.call_later`.
         clock: Returns Unix milliseconds.
     """
@@ -55,12 +58,13 @@ class Gathering:
         shards: int,
         fields: Callable[[], dict[str, Any]],
         tick_ms: int,
+        awaited: Unanswered,
         later: Callable[[float, Callable[[], None]], object],
         clock: Callable[[], int] = unix_ms,
     ) -> None:
         self._sender, self._shards, self._fields = sender, shards, fields
-        self.tick_ms, self._later, self._clock = tick_ms, later, clock
-        self._waiting: dict[int, dict[str, Heartbeat]] = {}
+        self.tick_ms, self._awaited, self._later, self._clock = tick_ms, awaited, later, clock
+        self._waiting: dict[int, dict[str, AnyHeartbeat]] = {}
         self._told: dict[str, OnAnswer] = {}
         self._is_tick_due = False
 
@@ -69,19 +73,29 @@ class Gathering:
         """The number of heartbeats without an answer."""
         return len(self._told)
 
-    def add(self, heartbeat: Heartbeat, told: OnAnswer) -> None:
-        """Send a heartbeat at the next tick, and call `told` with its answer. A full record is sent at once."""
+    @property
+    def until_tick_ms(self) -> int:
+        """The time until the next tick."""
+        return self.tick_ms - self._clock() % self.tick_ms
+
+    def add(self, heartbeat: AnyHeartbeat, told: OnAnswer) -> None:
+        """Send a heartbeat at the next tick, and call `told` with its answer. A full record is sent at once.
+
+        The answer to a heartbeat that is not sent singly has only a code, also for the consumer protocol.
+        """
         shard = shard_of(heartbeat.group_id, self._shards)
         waiting = self._waiting.setdefault(shard, {})
         waiting[heartbeat.request_id] = heartbeat
         self._told[heartbeat.request_id] = told
+        if not isinstance(heartbeat, Heartbeat):
+            self._awaited.sent(key_of(heartbeat), heartbeat.request_id)
         if len(waiting) == HEARTBEATS_MAX:
             self._send(shard)
         elif not self._is_tick_due:
             self._is_tick_due = True
-            self._later((self.tick_ms - self._clock() % self.tick_ms) / 1_000, self._tick)
+            self._later(self.until_tick_ms / 1_000, self._tick)
 
-    def send_now(self, heartbeat: Heartbeat) -> None:
+    def send_now(self, heartbeat: AnyHeartbeat) -> None:
         """Send a heartbeat in a record of its own, if it still waits."""
         waiting = self._waiting.get(shard_of(heartbeat.group_id, self._shards), {})
         if waiting.pop(heartbeat.request_id, None) is not None:
@@ -104,10 +118,10 @@ class Gathering:
         elif heartbeats:
             self._sender.send(Heartbeats.of(heartbeats, **self._fields()), partial(self._answered, heartbeats), shard)
 
-    def _send_single(self, heartbeat: Heartbeat) -> None:
+    def _send_single(self, heartbeat: AnyHeartbeat) -> None:
         self._sender.send(heartbeat, self._told.pop(heartbeat.request_id, _ignore))
 
-    def _answered(self, heartbeats: Sequence[Heartbeat], answer: AnyAnswer, _: int) -> None:
+    def _answered(self, heartbeats: Sequence[AnyHeartbeat], answer: AnyAnswer, _: int) -> None:
         if answer.code == AWAY:
             for heartbeat in heartbeats:
                 self._tell(heartbeat.request_id, AWAY)
@@ -116,11 +130,13 @@ class Gathering:
         if isinstance(answer, HeartbeatsAnswer) and not answer.code:
             codes = dict(zip(answer.request_ids, answer.codes, strict=True))
         for heartbeat in heartbeats:
-            if (code := codes.get(heartbeat.request_id, NOT_HANDLED[0])) in NOT_HANDLED:
+            code = codes.get(heartbeat.request_id, NOT_HANDLED[0])
+            if code in NOT_HANDLED or (code and not isinstance(heartbeat, Heartbeat)):
                 self._send_single(heartbeat)
             else:
                 self._tell(heartbeat.request_id, code)
 
     def _tell(self, request_id: str, code: int) -> None:
+        self._awaited.answered(request_id)
         if (told := self._told.pop(request_id, None)) is not None:
             told(HeartbeatAnswer(request_id=request_id, error=name_of(code), code=code), 0)

@@ -1,6 +1,7 @@
 """The members of the consumer protocol that use one connection: their heartbeats, and the facts about their topics.
 
 consumer_heartbeats   holds a response until the member's assignment changes
+resting               lets a member's heartbeat wait for the next tick, while its assignment does not change
 following             sends a group the changes of the topics that its members subscribe to
 """
 
@@ -33,6 +34,7 @@ from streaming.gateway.following import Follower
 from streaming.gateway.heartbeats import Heartbeats
 from streaming.gateway.late_answers import LateAnswers
 from streaming.gateway.questions import Questions
+from streaming.gateway.resting import Resting
 from streaming.gateway.shared import Shared
 from streaming.gateway.slots import Slot
 from streaming.gateway.unanswered import key_of
@@ -70,6 +72,8 @@ class Members:
         self._interval_ms = shared.settings.group_consumer_heartbeat_interval_ms
         hold_ms_max = shared.settings.gateway_consumer_heartbeat_hold_ms
         self._holding = ConsumerHeartbeats(hold_ms_max, flow.give, self._ask)
+        session_ms = shared.settings.group_consumer_session_timeout_ms
+        self._resting = Resting(shared.asking.gathering, session_ms, self._interval_ms, questions.send_now)
         self._late = LateAnswers(self._interval_ms / 1_000)
         self._is_closed = False
         self._followers: dict[tuple[str, str], Follower] = {}
@@ -97,13 +101,28 @@ class Members:
             self._react(slot, request, answer, repeats=0)
         return True
 
+    def may_wait(self, slot: Slot, request: ConsumerGroupHeartbeat, *, is_only: bool) -> bool:
+        """Return whether a heartbeat may wait for the next tick: see `resting`.
+
+        Args:
+            is_only: No other request of the connection waits for a response.
+        """
+        patience_ms, timer = 0.0, self._timers.get(slot)
+        if timer is not None and self._heartbeats.may_hold and is_only:
+            patience_ms = (timer.when() - asyncio.get_running_loop().time()) * 1_000
+        return self._resting.may_wait(slot, request, patience_ms)
+
     def _is_open(self, slot: Slot) -> bool:
         """Return whether the client waits for a response."""
         return slot.answer is None and not self._is_closed
 
     def answered(self, slot: Slot, request: ConsumerGroupHeartbeat, answer: AnyAnswer, repeats: int = 0) -> None:
         """Send the response to a heartbeat, hold it, or repeat the heartbeat with the facts that it lacks."""
-        if (waiting := self._late.deliver(slot, request, answer)) is not None:
+        answer = self._resting.complete(request, answer)
+        waiting = self._late.deliver(slot, request, answer)
+        if waiting is slot:
+            self._resting.note(slot, request, answer)
+        if waiting is not None:
             self._react(waiting, request, answer, repeats)
 
     def _react(self, slot: Slot, request: ConsumerGroupHeartbeat, answer: AnyAnswer, repeats: int) -> None:
@@ -121,11 +140,13 @@ class Members:
             self._respond(slot, self._holding.answer_now(slot, answer))
 
     def tell(self, notice: AssignmentNotice) -> None:
-        """Send a heartbeat on behalf of the notice's member, if the response to it is held."""
+        """Send a heartbeat on behalf of the notice's member, if the response to it is held; else the one that waits."""
+        self._resting.tell(notice)
         self._holding.tell(notice)
 
     def release(self) -> None:
-        """Send the held response, because the client has sent another request."""
+        """Send the held response, or the heartbeat that waits, because the client has sent another request."""
+        self._resting.release()
         self._holding.release()
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from coordinator.heartbeats import Heartbeat
+from coordinator.heartbeats import AnyHeartbeat
 from coordinator.limits import NAME_CHARS_MAX
 from coordinator.outputs import AnyAnswer, RebalanceNotice
 from streaming.gateway.answers import Answers
@@ -61,7 +61,7 @@ class Questions:
         for index, question in enumerate(questions):
             self._asking.send(question.request, partial(answers.take, index), question.shard)
 
-    def gather(self, heartbeat: Heartbeat, then: Callable[[Sequence[AnyAnswer]], object]) -> None:
+    def gather(self, heartbeat: AnyHeartbeat, then: Callable[[Sequence[AnyAnswer]], object]) -> None:
         """Send a heartbeat at the next tick, and call `then` with its answer."""
 
         def done(answer: AnyAnswer, _: int) -> None:
@@ -71,7 +71,7 @@ class Questions:
         self._unanswered.add(heartbeat.request_id)
         self._asking.gathering.add(heartbeat, done)
 
-    def send_now(self, heartbeat: Heartbeat) -> None:
+    def send_now(self, heartbeat: AnyHeartbeat) -> None:
         """Send a heartbeat at once that still waits for the next tick."""
         self._asking.gathering.send_now(heartbeat)
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, TopicFact
-from coordinator.heartbeats import Heartbeat
+from coordinator.heartbeats import AnyHeartbeat, Heartbeat
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, LeaveGroupAnswer
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.definitions import ConsumerGroupHeartbeatRequest
@@ -157,14 +157,21 @@ class Serving:
         if is_beat and self._members.take_over(slot, _heartbeat_in(exchange), later):
             return
         answer = partial(self._answer, slot, message, exchange)
-        request = exchange.questions[0].request if exchange.questions else None
-        if isinstance(request, Heartbeat) and self._heartbeats.may_wait(
-            slot, request, is_only=self._flow.slots.is_only(slot)
-        ):
-            self._questions.gather(request, answer)
+        if (waiting := self._waiting(slot, exchange)) is not None:
+            self._questions.gather(waiting, answer)
         else:
             self._questions.ask(exchange.questions, answer)
         self._flow.bound()
+
+    def _waiting(self, slot: Slot, exchange: Exchange) -> AnyHeartbeat | None:
+        """Return the heartbeat of an exchange if it may wait for the next tick; None for every other question."""
+        request = exchange.questions[0].request if exchange.questions else None
+        is_only = self._flow.slots.is_only(slot)
+        if isinstance(request, Heartbeat) and self._heartbeats.may_wait(slot, request, is_only=is_only):
+            return request
+        if isinstance(request, ConsumerGroupHeartbeat) and self._members.may_wait(slot, request, is_only=is_only):
+            return request
+        return None
 
     def _answer(self, slot: Slot, message: Any, exchange: Exchange, answers: Sequence[AnyAnswer]) -> None:
         """Send the response, or hold it for a notice of a rebalance."""

@@ -21,6 +21,7 @@ class Slot:
             passed on piece by piece.
         reads: Called with the beginning of a broker's response that is passed on; returns whether it was sufficient.
         alters: Called with a broker's response that is rewritten, before it is sent.
+        waited_ms: The time for which a heartbeat waits for a tick before it is sent to the coordinator.
     """
 
     api: Api
@@ -30,6 +31,7 @@ class Slot:
     reads: Callable[[memoryview], bool] | None = None
     alters: Callable[[Any], None] | None = None
     since_s: float = field(default_factory=time.monotonic)
+    waited_ms: float = 0.0
 
 
 class Slots:

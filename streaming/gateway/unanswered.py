@@ -60,7 +60,11 @@ class Unanswered:
         return len(self._by_member)
 
     def sent(self, key: Key, request_id: str) -> None:
-        """Store that a heartbeat was sent."""
+        """Store that a heartbeat was sent, or that it waits for the next tick. One that waits is stored once more."""
+        last = self._by_member.get(key)
+        if last is not None and last.request_id == request_id:
+            last.since_s = self._clock()
+            return
         self._drop(key)
         self._by_member[key] = _Asked(request_id, self._clock())
         self._members[request_id] = key

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from coordinator import codec
 from coordinator.access import Access, Operation, Resource, Rule
 from coordinator.config import Config
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.guard import COORDINATOR
 from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.kinds import KINDS
@@ -128,14 +129,17 @@ def test_a_refusal_does_not_show_whether_the_group_exists(kind: str):
 
 def test_each_heartbeat_of_a_record_needs_the_right_of_its_own_client():
     log = Log(rules=()).with_a_group()
-    beats = [Heartbeat(**ASKED, group_id="g", generation_id=1, member_id="m", principal=who) for who in (ROOT, EVE)]
-    outputs = log.ask(Heartbeats.of(beats, **ASKED))
-    assert [type(output) for output in outputs] == [AccessDenied, Reply]
-    denied, reply = outputs
-    assert isinstance(denied, AccessDenied)
+    who = {**ASKED, "group_id": "g", "member_id": "m"}
+    beats = [Heartbeat(**who, generation_id=1, principal=principal) for principal in (ROOT, EVE)]
+    bare = [ConsumerGroupHeartbeat(**who, member_epoch=1, principal=principal) for principal in (ROOT, EVE)]
+    outputs = log.ask(Heartbeats.of([*beats, *bare], **ASKED))
+    *denied, reply = outputs
+    assert [(event.principal, event.request) for event in denied if isinstance(event, AccessDenied)] == [
+        (EVE, "heartbeat"),
+        (EVE, "consumer_group_heartbeat"),
+    ]
     assert isinstance(reply, Reply)
-    assert (denied.principal, denied.request) == (EVE, "heartbeat")
-    assert reply.answer.codes == (25, 30)
+    assert reply.answer.codes == (25, 30, 14, 30)
 
 
 @pytest.mark.parametrize("kind", OF_A_GROUP)

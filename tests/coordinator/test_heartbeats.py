@@ -88,11 +88,15 @@ def test_a_heartbeat_renews_the_session_from_the_time_of_the_record():
     assert log.shard.group("b").members == {}
 
 
-@pytest.mark.parametrize("column", ["groups", "member_ids", "generation_ids", "client_hosts", "group_instance_ids"])
+@pytest.mark.parametrize(
+    "column", ["groups", "member_ids", "generation_ids", "client_hosts", "group_instance_ids", "consumers"]
+)
 def test_uneven_columns_are_an_invalid_request_and_renew_nothing(column: str):
     log = Log("a", "b")
     record = together(log.beat("a"), log.beat("b"))
-    short = structs.replace(record, **{column: (*getattr(record, column)[:1],) or (None,)})
+    short = structs.replace(
+        record, **{column: (*getattr(record, column)[:1],) or (False if column == "consumers" else None,)}
+    )
     before = log.shard.to_bytes()
     (answer,) = log.answers(short)
     assert (answer.code, answer.codes) == (42, ())

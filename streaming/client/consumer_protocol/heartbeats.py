@@ -1,8 +1,13 @@
 """The heartbeats of one member: their fields, the ones that await a response, and the time of the next one.
 
     joining, after an error or without a response     all fields
+    if the last response or a notice had news         the owned partitions, and the fields of the next line
     else                                              the fields that differ from the earlier requests
     the instance id                                   always
+
+Heartbeats without another field go out together with those of other members of the process. Members send them at common
+times, multiples of the interval by the wall clock. The response to such a heartbeat is a code. While news is expected,
+a heartbeat lists the owned partitions, so that it has a record and a response of its own.
 
 At most one heartbeat is under way. If no response comes within the interval, the next heartbeat is sent all the same:
 the log keeps it, and a coordinator that was unavailable counts it later. It has all fields, because the heartbeat
@@ -62,17 +67,20 @@ class Heartbeats:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def make(self, epoch: int, wanted: Wanted, owned: Partitions, *, owes: bool, now_ms: int) -> ConsumerGroupHeartbeat:
+    def make(
+        self, epoch: int, wanted: Wanted, owned: Partitions, *, has_news: bool, now_ms: int
+    ) -> ConsumerGroupHeartbeat:
         """Make the next heartbeat, which is sent at once.
 
         Args:
-            owes: The member has to acknowledge an assignment, so the request lists the owned partitions.
+            has_news: The member has to acknowledge an assignment, or expects a change: the request lists the owned
+                partitions.
         """
         if self._unanswered:
             self._said = None
         said = self._said if epoch != JOIN_EPOCH else None
         request = ConsumerGroupHeartbeat(
-            **self._common(), member_epoch=epoch, **self._fields(said, wanted, owned, owes=owes)
+            **self._common(), member_epoch=epoch, **self._fields(said, wanted, owned, has_news=has_news)
         )
         self._said = _Said(wanted, owned)
         self._unanswered = [*self._unanswered, request.request_id][-UNANSWERED_HEARTBEATS_MAX:]
@@ -81,7 +89,7 @@ class Heartbeats:
         self._sent_ms, self.due_ms = now_ms, now_ms + wait_ms
         return request
 
-    def _fields(self, said: _Said | None, wanted: Wanted, owned: Partitions, *, owes: bool) -> dict[str, Any]:
+    def _fields(self, said: _Said | None, wanted: Wanted, owned: Partitions, *, has_news: bool) -> dict[str, Any]:
         if said is None:
             return {
                 "rack_id": self._config.rack_id,
@@ -90,7 +98,7 @@ class Heartbeats:
                 "topic_partitions": written(owned),
                 **_subscription(wanted),
             }
-        fields = {"topic_partitions": written(owned)} if owes or owned != said.owned else {}
+        fields = {"topic_partitions": written(owned)} if has_news or owned != said.owned else {}
         has_changed = (wanted.names, wanted.regex) != (said.wanted.names, said.wanted.regex)
         return {**fields, **_subscription(wanted)} if has_changed else fields
 
@@ -121,9 +129,9 @@ class Heartbeats:
         return not self._unanswered
 
     def answered(self, interval_ms: int, now_ms: int) -> None:
-        """Set the time of the next heartbeat: an interval after the last one."""
+        """Set the time of the next heartbeat: the first common time after the last one."""
         self.interval_ms = interval_ms
-        self.due_ms = max(now_ms, self._sent_ms + interval_ms)
+        self.due_ms = max(now_ms, self._config.next_heartbeat_ms(self._sent_ms, interval_ms))
 
     def say_all(self, due_ms: int | None = None) -> None:
         """Make the next heartbeat have all fields, and set its time if one is given."""

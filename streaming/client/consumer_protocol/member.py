@@ -17,7 +17,7 @@ from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics
 from coordinator.effects import CoordinatorSilent, Effect, Failed, Left, Lost
 from coordinator.group_parts import NEVER_MS
 from coordinator.member_requests import Sent
-from coordinator.outputs import AnyAnswer, Ask, AssignmentNotice, ConsumerGroupHeartbeatAnswer
+from coordinator.outputs import AnyAnswer, Ask, AssignmentNotice, ConsumerGroupHeartbeatAnswer, HeartbeatAnswer
 from coordinator.requests import OffsetToCommit, TopicPartitions
 from streaming.client.consumer_protocol.data import ConsumerProtocolConfig, Partitions, Target, Wanted, read
 from streaming.client.consumer_protocol.heartbeats import JOIN_EPOCH, Heartbeats
@@ -58,6 +58,7 @@ class ConsumerProtocolMember:
         self._membership = 0
         self._rejoins = False
         self._has_news = False  # a heartbeat is to be sent as soon as none is under way
+        self._is_at_rest = False  # the last response had no news
         self._last_ask: Ask | None = None
         self._failures = 0
         self._polled_ms = now_ms
@@ -194,8 +195,11 @@ class ConsumerProtocolMember:
         is_static = self.config.group_instance_id is not None
         if is_static and self.epoch == JOIN_EPOCH and (self._rejoins or self._heartbeats.is_awaited):
             todos.append(self._heartbeats.farewell())  # else its own instance id would count as taken
-        owes, self._has_news = self.state is State.ACKNOWLEDGING, False
-        todos.append(self._heartbeats.make(self.epoch, self._wanted, self._held, owes=owes, now_ms=now_ms))
+        owes, has_news = self.state is State.ACKNOWLEDGING, self._has_news or not self._is_at_rest
+        self._has_news = False
+        todos.append(
+            self._heartbeats.make(self.epoch, self._wanted, self._held, has_news=owes or has_news, now_ms=now_ms)
+        )
         self._topics.subscribed(self._wanted)
         if self._silent_ms == NEVER_MS:
             self._silent_ms = now_ms + self.config.request_timeout_ms
@@ -241,11 +245,13 @@ class ConsumerProtocolMember:
 
     def _answered(self, answer: AnyAnswer, now_ms: int) -> list[Todo]:
         self._silent_ms = NEVER_MS
+        answer = self._completed(answer)
         asks = self._note_ask(answer)
         if answer.code or not isinstance(answer, ConsumerGroupHeartbeatAnswer):
             return self._refused(answer, now_ms)
         self._failures = 0
         self.epoch = answer.member_epoch
+        self._is_at_rest = answer.assignment is None and answer.pending == "none" and not answer.ask
         self._heartbeats.answered(answer.heartbeat_interval_ms, now_ms)
         todos = self._take(answer)
         if asks:
@@ -253,6 +259,17 @@ class ConsumerProtocolMember:
         if self._has_news or asks:
             todos += self._send(now_ms)
         return todos + self._tell_topics(now_ms)
+
+    def _completed(self, answer: AnyAnswer) -> AnyAnswer:
+        """Return a response. If it is the code NONE to one of many heartbeats in a record, add all else: as before."""
+        if not isinstance(answer, HeartbeatAnswer) or answer.code:
+            return answer
+        return ConsumerGroupHeartbeatAnswer(
+            request_id=answer.request_id,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            heartbeat_interval_ms=self._heartbeats.interval_ms,
+        )
 
     def _take(self, answer: ConsumerGroupHeartbeatAnswer) -> list[Todo]:
         """Store the assignment of a response, and return the action that lets the owner reconcile with it."""

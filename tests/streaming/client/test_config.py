@@ -10,6 +10,7 @@ from kafka import KafkaConsumer
 from kafka.errors import KafkaConfigurationError
 
 from coordinator.assignors import RebalanceProtocol
+from streaming.client import config as module
 from streaming.client.config import CONSUMER_DEFAULTS, MEMBER_DEFAULTS, configure_consumer, configure_member
 from streaming.client.plans import effective_protocol
 
@@ -131,6 +132,16 @@ def test_a_member_of_the_consumer_protocol_makes_its_own_id() -> None:
     assert (member.rack_id, member.server_assignor, member.reply_to, member.client_host) == (
         "north", "range", "inbox", "/here",
     )  # fmt: skip
+
+
+def test_members_of_both_protocols_count_their_heartbeats_by_the_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "unix_ms", lambda: 1_790_000_001_300)
+    monkeypatch.setattr(module, "monotonic_ms", lambda: 0)
+    transport: Any = SimpleNamespace(inbox="inbox", client_host=lambda: "/here")
+    classic = configure_consumer({"group_id": "g"}).member(transport, "consumer")
+    consumer = configure_consumer(CONSUMER).consumer_protocol_member(transport)
+    assert [classic.next_heartbeat_ms(now_ms) for now_ms in (0, 2_699, 2_700)] == [2_700, 2_700, 5_700]
+    assert [consumer.next_heartbeat_ms(now_ms, 5_000) for now_ms in (0, 3_699, 3_700)] == [3_700, 3_700, 8_700]
 
 
 def test_resources_are_assigned_evenly_and_consumers_vote_only_if_they_say_so() -> None:

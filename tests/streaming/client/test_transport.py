@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec import json
 
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer, JoinGroupAnswer, RebalanceNotice
 from coordinator.requests import Request
@@ -75,24 +76,22 @@ def test_a_response_goes_to_its_requester_and_a_notice_to_its_member(transport: 
 class Beating(Listening):
     """A receiver that sends a heartbeat in each of its turns until one was sent together with others."""
 
-    def __init__(self, transport: Transport, group_id: str) -> None:
+    def __init__(self, transport: Transport, group_id: str, kind: type[Any] = Heartbeat, **fields: Any) -> None:
         super().__init__()
-        self._transport, self._group_id, self._count = transport, group_id, 0
+        self._transport, self._count, self._kind = transport, 0, kind
+        self._fields = {"group_id": group_id, "member_id": "m", "reply_to": transport.inbox, **fields}
         self.prefix = transport.register(self)
 
     def advance(self) -> None:
         self._count += 1
-        self._transport.send(
-            Heartbeat(request_id=f"{self.prefix}{self._count}", reply_to=self._transport.inbox,
-                      group_id=self._group_id, generation_id=1, member_id="m")
-        )  # fmt: skip
+        self._transport.send(self._kind(request_id=f"{self.prefix}{self._count}", **self._fields))
 
 
 def test_heartbeats_of_one_turn_are_sent_together_and_answered_apart(transport: Transport) -> None:
     appended: Queue[tuple[Request, int | None]] = Queue()
     transport._append = lambda request, partition, on_error=None: appended.put((request, partition))  # type: ignore
     transport._producer.partitions_for = lambda topic: {0}
-    ana, bo = Beating(transport, "g"), Beating(transport, "h")
+    ana, bo = Beating(transport, "g", generation_id=1), Beating(transport, "h", generation_id=1)
     while not isinstance(found := appended.get(timeout=HANG_S), tuple) or not isinstance(found[0], Heartbeats):
         pass
     record, partition = found
@@ -102,6 +101,26 @@ def test_heartbeats_of_one_turn_are_sent_together_and_answered_apart(transport: 
     transport._deliver(json.encode(said))
     assert [(a.code, a.error) for a in ana.received] == [(0, "NONE")]
     assert [(a.code, a.error) for a in bo.received] == [(27, "REBALANCE_IN_PROGRESS")]
+
+
+def test_bare_heartbeats_of_the_consumer_protocol_are_sent_together_and_others_alone(transport: Transport) -> None:
+    appended: Queue[tuple[Request, int | None]] = Queue()
+    transport._append = lambda request, partition, on_error=None: appended.put((request, partition))  # type: ignore
+    transport._producer.partitions_for = lambda topic: {0}
+    classic = Beating(transport, "g", generation_id=1)
+    bare = Beating(transport, "h", ConsumerGroupHeartbeat, member_epoch=5)
+    Beating(transport, "i", ConsumerGroupHeartbeat, member_epoch=5, topic_partitions=())
+    found = [appended.get(timeout=HANG_S)[0]]
+    while not isinstance(found[-1], Heartbeats) or len(found) < 10:
+        found.append(appended.get(timeout=HANG_S)[0])
+    record = found[-1]
+    assert isinstance(record, Heartbeats)
+    assert (record.groups, record.generation_ids, record.consumers) == (("g", "h"), (1, 5), (False, True))
+    assert "i" in {request.group_id for request in found}
+    said = HeartbeatsAnswer(request_id=record.request_id, request_ids=record.request_ids, codes=(0, 14))
+    transport._deliver(json.encode(said))
+    assert [(a.code, a.request_id) for a in classic.received] == [(0, record.request_ids[0])]
+    assert [(a.code, a.request_id) for a in bare.received] == [(14, record.request_ids[1])]
 
 
 def test_an_unreadable_message_or_a_failing_receiver_does_not_stop_delivery(

@@ -164,7 +164,7 @@ class FakeAsking:
         self.ticks: list[Callable[[], None]] = []
         fields = {"reply_to": "inbox-gathered"}
         self.gathering = Gathering(
-            self, self.shards, lambda: {**fields, "request_id": self.request_id()}, 1_000,
+            self, self.shards, lambda: {**fields, "request_id": self.request_id()}, 1_000, self.unanswered,
             lambda _, tick: self.ticks.append(tick), lambda: 0,
         )  # fmt: skip
 
@@ -279,6 +279,7 @@ class FakeShared:
             gateway_heartbeat_tick_ms=1_000,
             gateway_consumer_heartbeat_hold_ms=600_000,
             group_consumer_heartbeat_interval_ms=600_000,
+            group_consumer_session_timeout_ms=900_000,
         )
         self.asking: Any = FakeAsking()
         self.cluster: Any = FakeCluster()

@@ -251,6 +251,21 @@ def test_a_slow_coordinator_is_not_asked_more_often():
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("waited_ms", "interval_ms"), [(500, SHORT_INTERVAL_MS), (499, INTERVAL_MS)], ids=["prompt", "slow"]
+)
+def test_the_time_for_which_a_heartbeat_waits_for_the_tick_is_not_the_coordinators(waited_ms: int, interval_ms: int):
+    async def scenario(bench: Bench) -> None:
+        bench.heartbeats.end_early()
+        now_s = asyncio.get_running_loop().time()
+        bench.heartbeats._clock = lambda: now_s
+        age_s = (PROMPT_MS + 500) / 1_000
+        slot = Slot(APIS[68], Header(68, 1, 77, "c"), since_s=now_s - age_s, waited_ms=waited_ms + 1e-3)
+        assert bench.heartbeats.answer_now(slot, answer()).heartbeat_interval_ms == interval_ms
+
+    run(scenario)
+
+
 def test_an_interval_below_the_short_one_stays():
     async def scenario(bench: Bench) -> None:
         bench.hold(said=answer(interval_ms=MARGIN_MS + 500))

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.hashing import shard_of
 from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.limits import HEARTBEATS_MAX
 from coordinator.outputs import AnyAnswer, ErrorAnswer, HeartbeatsAnswer
 from coordinator.requests import Request
 from streaming.gateway.gathering import Gathering
+from streaming.gateway.unanswered import Unanswered, key_of
 
 SHARDS = 4
 TICK_MS = 1_000
@@ -23,8 +25,9 @@ class World:
         self.sent: list[tuple[Request, Callable[[AnyAnswer, int], object], int | None]] = []
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.codes: dict[str, int] = {}
+        self.awaited = Unanswered(lambda: 0.0)
         self.gathering = Gathering(
-            self, SHARDS, lambda: {"request_id": "all", "reply_to": "gateway"}, TICK_MS,
+            self, SHARDS, lambda: {"request_id": "all", "reply_to": "gateway"}, TICK_MS, self.awaited,
             lambda wait_s, call: self.later.append((wait_s, call)), lambda: 5_300,
         )  # fmt: skip
 
@@ -38,6 +41,10 @@ class World:
     def tick(self) -> None:
         (_, call) = self.later.pop()
         call()
+
+
+def bare(name: str) -> ConsumerGroupHeartbeat:
+    return ConsumerGroupHeartbeat(request_id=name, reply_to="in", group_id="g", member_id=name, member_epoch=5)
 
 
 def beat(name: str) -> Heartbeat:
@@ -131,3 +138,45 @@ def test_a_heartbeat_of_a_closed_connection_is_sent_and_its_answer_dropped(world
     assert record.request_ids == ("a", "b")
     told(answer(a=0, b=0), 0)
     assert world.codes == {"b": 0}
+
+
+# -- the consumer protocol ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [14, 16, 25, 30, 110])
+def test_a_refused_heartbeat_of_the_consumer_protocol_is_sent_in_a_record_of_its_own(world: World, code: int):
+    for name in "abc":
+        world.gathering.add(bare(name), lambda answer, _, name=name: world.codes.update({name: answer.code}))
+    world.add("classic")
+    world.tick()
+    ((record, told, _),) = world.sent
+    assert isinstance(record, Heartbeats)
+    assert record.consumers == (True, True, True, False)
+    told(answer(a=0, b=code, c=0, classic=25), 0)
+    assert world.codes == {"a": 0, "c": 0, "classic": 25}
+    assert [request for request, _, _ in world.sent[1:]] == [bare("b")]
+
+
+def test_a_member_awaits_the_answer_to_a_heartbeat_from_the_time_that_it_waits(world: World):
+    """Its heartbeats over another connection wait for that answer."""
+    sent = list[str]()
+    for name in "abc":
+        world.gathering.add(bare(name), lambda *_: None)
+        assert world.awaited.wait(key_of(bare(name)), lambda name=name: sent.append(name))
+    world.gathering.send_now(bare("b"))
+    world.tick()
+    assert (len(world.awaited), sent) == (3, []), "the single heartbeat has no answer either"
+    world.gathering.forget(["a"])
+    world.sent[-1][1](answer(a=0, c=14), 0)
+    assert (len(world.awaited), sent) == (2, ["a"]), "also without its connection"
+    world.awaited.answered("b")
+    world.awaited.answered("c")
+    assert sent == ["a", "b", "c"]
+
+
+def test_a_record_that_no_broker_takes_is_an_error_for_members_of_the_consumer_protocol_too(world: World):
+    for name in "ab":
+        world.gathering.add(bare(name), lambda answer, _, name=name: world.codes.update({name: answer.code}))
+    world.tick()
+    world.sent.pop()[1](ErrorAnswer(request_id="all", code=15), 0)
+    assert (world.codes, world.sent, len(world.awaited)) == ({"a": 15, "b": 15}, [], 0)

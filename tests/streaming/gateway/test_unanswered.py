@@ -60,6 +60,19 @@ def test_the_answer_to_an_earlier_heartbeat_lets_nothing_go_on():
     assert not bench.unanswered
 
 
+def test_a_heartbeat_that_is_sent_once_more_keeps_the_one_that_waits_for_its_answer():
+    """It has waited for the tick before, and counts as lost from the time that it is sent."""
+    bench = Bench()
+    bench.unanswered.sent(ANA, "1")
+    assert bench.waits(ANA, "second")
+    bench.now_s += LOST_AFTER_S
+    bench.unanswered.sent(ANA, "1")
+    assert bench.waits(ANA, "third")
+    bench.unanswered.sent(ANA, "1")
+    bench.unanswered.answered("1")
+    assert bench.calls == ["third"]
+
+
 @pytest.mark.parametrize(("after_s", "is_awaited"), [(LOST_AFTER_S - 0.001, True), (LOST_AFTER_S, False)])
 def test_an_answer_counts_as_lost_after_a_time(after_s: float, is_awaited: bool):
     bench = Bench()

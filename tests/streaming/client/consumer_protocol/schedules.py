@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.config import Config
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.heartbeats import Heartbeats
 from coordinator.requests import Request
 from tests.streaming.client.consumer_protocol.simulation import BothSimulation, ConsumerWorker
 from tests.streaming.client.schedules import SETTINGS as CLASSIC
@@ -31,7 +32,7 @@ class FaultsOfTheTransport(RandomFaults):
 
     def repeated_after_ms(self, request: Request) -> int | None:
         """Return 0 for an immediate retry of the producer."""
-        is_heartbeat = isinstance(request, ConsumerGroupHeartbeat)
+        is_heartbeat = isinstance(request, ConsumerGroupHeartbeat | Heartbeats)
         return None if is_heartbeat and self._loses else super().repeated_after_ms(request)
 
 

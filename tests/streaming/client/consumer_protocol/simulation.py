@@ -9,10 +9,12 @@ from kafka.errors import KafkaError
 
 from coordinator.config import Config
 from coordinator.consumer_group import ConsumerGroup
-from coordinator.consumer_requests import TopicFact
+from coordinator.consumer_requests import ConsumerGroupHeartbeat, TopicFact
 from coordinator.effects import CommitEnded, Effect, FetchEnded
+from coordinator.errors import name_of
+from coordinator.heartbeats import Heartbeats
 from coordinator.holding import Change
-from coordinator.outputs import AnyAnswer
+from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer, Output, Reply
 from coordinator.phases import Phase
 from coordinator.requests import OffsetToCommit, Request, TopicPartitions
 from streaming.client.consumer_protocol.data import ConsumerProtocolConfig, Wanted
@@ -162,6 +164,19 @@ class BothSimulation(Simulation):
         self.workers.append(worker)  # type: ignore[arg-type]
         self.inboxes[worker.wire.inbox] = worker  # type: ignore[assignment]
         return worker
+
+    def append(self, request: Request) -> None:
+        """Append a request to the log. A bare heartbeat is the only one of a record of many."""
+        if isinstance(request, ConsumerGroupHeartbeat) and request.is_bare:
+            request = Heartbeats.of([request], request_id="all", reply_to=request.reply_to)
+        super().append(request)
+
+    def _put_out(self, output: Output) -> None:
+        if not isinstance(output, Reply) or not isinstance(output.answer, HeartbeatsAnswer):
+            super()._put_out(output)
+            return
+        for request_id, code in zip(output.answer.request_ids, output.answer.codes, strict=True):
+            super()._put_out(Reply(output.to, HeartbeatAnswer(request_id=request_id, error=name_of(code), code=code)))
 
     def turn(self, ms: int = TURN_MS) -> None:
         """Advance the time, run the coordinator and every worker, and check what the workers own."""

@@ -11,6 +11,7 @@ from coordinator.outputs import (
     AssignmentNotice,
     ConsumerGroupHeartbeatAnswer,
     GroupTopicsAnswer,
+    HeartbeatAnswer,
 )
 from coordinator.requests import OffsetCommit, OffsetFetch, OffsetToCommit
 from streaming.client.consumer_protocol.data import ConsumerProtocolConfig, Wanted
@@ -76,6 +77,12 @@ class Talk:
 
     def hears_nothing_new(self, epoch: int) -> "Talk":
         return self.hears(epoch, assigns=False)
+
+    def hears_code(self, error: ErrorCode) -> "Talk":
+        """Receive the code of the last heartbeat, which was one of many in a record."""
+        answer = HeartbeatAnswer(request_id=self.beat().request_id, error=error.name, code=error.number)
+        self.take(self.member.receive(answer, self.now_ms))
+        return self
 
     def refused(self, error: ErrorCode, **fields: Any) -> "Talk":
         answer = ConsumerGroupHeartbeatAnswer(

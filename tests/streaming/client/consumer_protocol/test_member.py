@@ -7,6 +7,7 @@ from coordinator.effects import CoordinatorSilent, Failed, Left, Lost
 from coordinator.errors import ErrorCode
 from coordinator.group_parts import NEVER_MS
 from coordinator.outputs import (
+    Ask,
     AssignmentNotice,
     ConsumerGroupHeartbeatAnswer,
 )
@@ -53,7 +54,8 @@ def test_heartbeats_in_the_interval_say_only_what_has_changed(talk: Talk) -> Non
     assert says(talk.beat()) == {"member_epoch": 2}
     talk.hears_nothing_new(2).follows(Wanted(("t", "u"), facts={**FACTS, "u": TopicFact("u", U, 1)}))
     assert says(talk.beat()) == {
-        "member_epoch": 2, "subscribed_topic_names": ("t", "u"), "subscribed_topic_regex": "",
+        "member_epoch": 2, "topic_partitions": owned(0, 1),
+        "subscribed_topic_names": ("t", "u"), "subscribed_topic_regex": "",
         "topics": (FACTS["t"], TopicFact("u", U, 1)),
     }  # fmt: skip
 
@@ -105,13 +107,72 @@ def test_a_retriable_error_is_retried_after_a_backoff_with_all_fields(talk: Talk
     assert talk.beat().member_epoch == 2
 
 
+# -- one of many heartbeats in a record --------------------------------------------------------------------------------
+
+
+def test_a_member_at_rest_sends_bare_heartbeats_that_a_code_answers(talk: Talk) -> None:
+    """The code has the meaning of a response with the same epoch, the same interval and no assignment."""
+    talk.settled(0)
+    for time in 1, 2, 3:
+        talk.at(time * INTERVAL_MS)
+        assert talk.beat().is_bare
+        talk.hears_code(ErrorCode.NONE)
+        assert talk.member.deadline_ms == (time + 1) * INTERVAL_MS
+    assert (talk.member.state, talk.member.epoch, len(talk.sent), talk.effects) == (State.STABLE, 2, 3, [])
+
+
+@pytest.mark.parametrize("pending", ["waiting", "revoking"])
+def test_a_member_that_expects_a_change_sends_no_bare_heartbeat(talk: Talk, pending: str) -> None:
+    talk.settled(0).at(INTERVAL_MS).hears(2, assigns=False, pending=pending).at(2 * INTERVAL_MS)
+    assert says(talk.beat()) == {"member_epoch": 2, "topic_partitions": owned(0)}
+    talk.hears_nothing_new(2).at(3 * INTERVAL_MS)
+    assert talk.beat().is_bare
+
+
+def test_a_member_whose_group_asks_for_topics_sends_no_bare_heartbeat(talk: Talk) -> None:
+    talk.settled(0).at(INTERVAL_MS).hears(2, assigns=False, ask=Ask(("u",))).hears(2, assigns=False, ask=Ask(("u",)))
+    talk.at(2 * INTERVAL_MS)
+    assert not talk.beat().is_bare
+
+
+def test_a_refused_bare_heartbeat_is_followed_by_one_with_all_fields(talk: Talk) -> None:
+    talk.settled(0).at(INTERVAL_MS).hears_code(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS).at(INTERVAL_MS + 200)
+    assert talk.beat().is_full
+    talk.hears(3, 0, 1).reconciles().hears_nothing_new(3).at(2 * INTERVAL_MS)
+    assert says(talk.beat()) == {"member_epoch": 3}
+
+
+def test_a_refusal_for_good_is_one_by_a_code_too(talk: Talk) -> None:
+    talk.settled(0).at(INTERVAL_MS).hears_code(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert (talk.member.state, talk.member.deadline_ms) == (State.FATAL, NEVER_MS)
+
+
+def test_heartbeats_are_sent_at_common_times() -> None:
+    """At multiples of the interval by the wall clock, which is 1,300 ms ahead of the member's."""
+    talk = Talk(moments_ms=1_300).settled(0).at(3_699)
+    assert talk.sent == []
+    talk.at(3_700).at(3_900).hears_nothing_new(2)
+    assert talk.member.deadline_ms == 8_700
+    talk.at(8_700).at(13_699).hears_nothing_new(2)
+    assert talk.member.deadline_ms == 13_700
+    talk.at(13_700).at(13_900).hears_nothing_new(2)
+    assert (len(talk.sent), talk.member.deadline_ms) == (3, 18_700)
+
+
+def test_a_heartbeat_after_a_late_response_is_sent_at_once() -> None:
+    talk = Talk(moments_ms=1_300).settled(0).at(3_700)
+    talk.now_ms = 8_701
+    talk.hears_nothing_new(2)
+    assert talk.member.deadline_ms == 8_701
+
+
 # -- notices -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_notice_brings_a_heartbeat_at_once(talk: Talk) -> None:
     """10.7."""
     talk.settled(0).notified()
-    assert says(talk.beat()) == {"member_epoch": 2}
+    assert says(talk.beat()) == {"member_epoch": 2, "topic_partitions": owned(0)}
 
 
 def test_a_notice_during_a_heartbeat_brings_one_behind_its_response(talk: Talk) -> None:

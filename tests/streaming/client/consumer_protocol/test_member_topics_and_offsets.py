@@ -12,7 +12,7 @@ from coordinator.outputs import (
 )
 from coordinator.requests import OffsetCommit, OffsetFetch, TopicPartitions
 from streaming.client.consumer_protocol.data import Wanted
-from tests.streaming.client.consumer_protocol.talk import FACTS, P0, T, Talk, U, says
+from tests.streaming.client.consumer_protocol.talk import FACTS, P0, T, Talk, U, owned, says
 
 # -- topics ------------------------------------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ def test_a_commit_of_an_unknown_member_fails_and_brings_a_heartbeat(talk: Talk) 
     ticket = commit(talk)
     answers_commit(talk, ErrorCode.UNKNOWN_MEMBER_ID)
     assert talk.effects == [CommitEnded(ticket, 25, "UNKNOWN_MEMBER_ID")]
-    assert says(talk.beat()) == {"member_epoch": 2}
+    assert says(talk.beat()) == {"member_epoch": 2, "topic_partitions": owned(0)}
 
 
 def test_a_fetch_carries_the_member_epoch_and_is_sent_again_with_the_newest(talk: Talk) -> None:

@@ -1,0 +1,325 @@
+"""Heartbeats of members of the consumer protocol at rest wait for the tick, and go out with those of other members."""
+
+from typing import Any
+
+import pytest
+
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.heartbeats import Heartbeats
+from coordinator.outputs import Ask, AssignmentNotice, ConsumerGroupHeartbeatAnswer, ErrorAnswer, HeartbeatsAnswer
+from streaming.gateway.apis import APIS
+from streaming.gateway.definitions import ConsumerGroupHeartbeatRequest
+from streaming.gateway.heartbeats import SPARE_MS
+from streaming.gateway.messages import Header
+from streaming.gateway.resting import MEMBERS_MAX, Resting
+from streaming.gateway.slots import Slot
+from tests.streaming.gateway.members_bench import ALL, INTERVAL_MS, Bench, run
+from tests.streaming.gateway.parts import FakeAsking
+
+TICK_MS = 1_000
+SESSION_MS = 45_000
+OTHER = ConsumerGroupHeartbeat(request_id="other", reply_to="in", group_id="g", member_id="other", member_epoch=1)
+
+
+# -- the rules ---------------------------------------------------------------------------------------------------------
+
+
+def request(**fields: Any) -> ConsumerGroupHeartbeat:
+    who = {"request_id": "r", "reply_to": "in", "group_id": "g", "member_id": "m", "member_epoch": 5}
+    return ConsumerGroupHeartbeat(**{**who, **fields})
+
+
+def answer(**fields: Any) -> ConsumerGroupHeartbeatAnswer:
+    return ConsumerGroupHeartbeatAnswer(request_id="r", heartbeat_interval_ms=INTERVAL_MS, **fields)
+
+
+def slot(since_s: float = 100.0) -> Slot:
+    return Slot(APIS[68], Header(68, 1, 77, "c"), since_s=since_s)
+
+
+def resting(*members: str) -> Resting:
+    """Return the heartbeats of a connection with these members at rest."""
+    rest = Resting(FakeAsking().gathering, SESSION_MS, INTERVAL_MS, lambda _: None)
+    for member_id in members:
+        rest.note(slot(), request(member_id=member_id), answer())
+    return rest
+
+
+@pytest.mark.parametrize(
+    ("patience_ms", "silence_ms", "waits"),
+    [
+        (TICK_MS + SPARE_MS, 0, True),
+        (TICK_MS + SPARE_MS - 1, 0, False),
+        (0, 0, False),
+        (60_000, SESSION_MS - TICK_MS - SPARE_MS, True),
+        (60_000, SESSION_MS - TICK_MS - SPARE_MS + 1, False),
+        (60_000, SESSION_MS, False),
+    ],
+)
+def test_a_heartbeat_waits_only_if_client_and_session_leave_room(patience_ms: float, silence_ms: int, waits: bool):
+    later = slot(100.0 + silence_ms / 1_000)
+    assert resting("m").may_wait(later, request(), patience_ms) is waits
+
+
+def test_without_ticks_no_heartbeat_waits():
+    rest = resting("m")
+    rest._gathering.tick_ms = 0
+    assert not rest.may_wait(slot(), request(), 60_000)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"member_id": "another"}, {"again": True}, {"topic_partitions": ()}, {"rebalance_timeout_ms": 1}],
+    ids=str,
+)
+def test_only_a_bare_heartbeat_of_a_member_at_rest_waits(fields: dict[str, Any]):
+    assert not resting("m").may_wait(slot(), request(**fields), 60_000)
+
+
+def test_each_heartbeat_needs_the_answer_to_the_one_before():
+    rest = resting("m")
+    assert rest.may_wait(slot(), request(), 60_000)
+    assert not rest.may_wait(slot(), request(), 60_000)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (request(), answer(error="FENCED_MEMBER_EPOCH", code=110)),
+        (request(), ErrorAnswer(request_id="r", code=15)),
+        (request(), answer(assignment=())),
+        (request(), answer(pending="waiting")),
+        (request(), answer(pending="revoking")),
+        (request(), answer(ask=Ask(("t",)))),
+        (request(member_epoch=0), answer()),
+        (request(member_epoch=-1), answer()),
+    ],
+    ids=str,
+)
+def test_an_answer_with_news_is_no_rest(asked: ConsumerGroupHeartbeat, said: Any):
+    rest = resting()
+    rest.note(slot(), asked, said)
+    assert not rest.may_wait(slot(), request(), 60_000)
+
+
+def test_the_members_at_rest_are_bounded():
+    rest = resting(*(f"m{number}" for number in range(MEMBERS_MAX + 1)))
+    assert not rest.may_wait(slot(), request(member_id="m0"), 60_000)
+    assert rest.may_wait(slot(), request(member_id="m1"), 60_000)
+
+
+# -- a connection ------------------------------------------------------------------------------------------------------
+
+
+def beat(bench: Bench, epoch: int = 1, member_id: str = "m") -> Slot:
+    return bench.ask(
+        ConsumerGroupHeartbeatRequest(
+            version=1, group_id="g", member_id=member_id, member_epoch=epoch, rebalance_timeout_ms=-1
+        )
+    )
+
+
+async def rest(bench: Bench) -> None:
+    """Make the client a member with its assignment, and another heartbeat wait for the tick."""
+    await bench.join()
+    end_hold(bench)
+    assert bench.response().error_code == 0
+    bench.asking.gathering.add(OTHER, lambda *_: None)
+
+
+def end_hold(bench: Bench) -> None:
+    bench.members._holding._end_hold()
+
+
+def answer_record(bench: Bench, code: int) -> None:
+    """Answer the record of the tick: this code to the client's heartbeat, 0 to the other."""
+    record = bench.asking.requests[-1]
+    assert isinstance(record, Heartbeats)
+    codes = tuple(0 if request_id == "other" else code for request_id in record.request_ids)
+    bench.asking.answer(HeartbeatsAnswer, request_ids=record.request_ids, codes=codes)
+
+
+def notice(bench: Bench, member_id: str = "m") -> None:
+    inbox = bench.asking.inboxes[bench.asking.requests[0].reply_to]
+    inbox(AssignmentNotice(request_id=None, group_id="g", member_id=member_id, group_epoch=2))
+
+
+def test_a_heartbeat_at_rest_waits_for_the_tick_and_is_answered_by_a_code():
+    async def scenario(bench: Bench) -> None:
+        await rest(bench)
+        sent = len(bench.asking.sent)
+        for _ in range(2):
+            beat(bench)
+            assert len(bench.asking.sent) == sent
+            bench.asking.gathering.add(OTHER, lambda *_: None)
+            bench.asking.tick()
+            answer_record(bench, 0)
+            assert bench.frames() == [], "the response is held as before"
+            end_hold(bench)
+            said = bench.response()
+            assert (said.member_id, said.member_epoch, said.assignment) == ("m", 1, None)
+            assert said.heartbeat_interval_ms == INTERVAL_MS
+            sent += 1
+        assert not bench.flow.questions
+        assert not bench.members._timers
+
+    run(scenario)
+
+
+def test_the_interval_is_the_one_that_the_coordinator_named_last():
+    async def scenario(bench: Bench) -> None:
+        await rest(bench)
+        beat(bench)
+        bench.members.release()
+        bench.answer(1, heartbeat_interval_ms=7_000)
+        end_hold(bench)
+        assert bench.response().heartbeat_interval_ms == 7_000
+        beat(bench)
+        bench.asking.tick()
+        answer_record(bench, 0)
+        end_hold(bench)
+        assert bench.response().heartbeat_interval_ms == 7_000
+
+    run(scenario)
+
+
+def test_the_first_heartbeat_after_an_assignment_does_not_wait():
+    async def scenario(bench: Bench) -> None:
+        bench.beat(0, subscribed_topic_names=["t"], topic_partitions=[])
+        await bench.idle()
+        bench.answer(1, assignment=ALL)
+        assert bench.response().member_epoch == 1
+        beat(bench)
+        assert isinstance(bench.asking.requests[-1], ConsumerGroupHeartbeat)
+        assert bench.asking.gathering.unanswered == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("code", [14, 30])
+def test_a_refused_heartbeat_is_sent_in_a_record_of_its_own_whose_answer_counts(code: int):
+    async def scenario(bench: Bench) -> None:
+        await rest(bench)
+        beat(bench)
+        bench.asking.tick()
+        answer_record(bench, code)
+        assert bench.frames() == []
+        single = bench.asking.requests[-1]
+        assert isinstance(single, ConsumerGroupHeartbeat)
+        assert single.is_bare
+        bench.answer(2, assignment=())
+        assert bench.response().member_epoch == 2
+        sent = len(bench.asking.sent)
+        beat(bench, 2)
+        assert len(bench.asking.sent) == sent + 1, "the member is not at rest"
+
+    run(scenario)
+
+
+def test_a_notice_ends_the_wait_for_the_tick():
+    async def scenario(bench: Bench) -> None:
+        await rest(bench)
+        beat(bench)
+        sent = len(bench.asking.sent)
+        notice(bench, "another")
+        assert len(bench.asking.sent) == sent
+        notice(bench)
+        (single,) = bench.asking.requests[sent:]
+        assert isinstance(single, ConsumerGroupHeartbeat)
+        assert (single.member_id, single.again) == ("m", False)
+        bench.answer(2, assignment=())
+        assert bench.response().member_epoch == 2
+        bench.asking.tick()
+        assert bench.asking.requests[-1] == OTHER, "it is not sent again at the tick"
+
+    run(scenario)
+
+
+def test_after_a_notice_the_next_heartbeat_does_not_wait():
+    async def scenario(bench: Bench) -> None:
+        await rest(bench)
+        notice(bench)
+        sent = len(bench.asking.sent)
+        beat(bench)
+        assert len(bench.asking.sent) == sent + 1
+
+    run(scenario)
+
+
+def test_the_next_request_ends_the_wait_for_the_tick():
+    async def scenario(bench: Bench) -> None:
+        await rest(bench)
+        waiting = beat(bench)
+        bench.members.release()
+        assert isinstance(bench.asking.requests[-1], ConsumerGroupHeartbeat)
+        assert waiting.waited_ms < TICK_MS
+        bench.answer(1)
+        sent = len(bench.asking.sent)
+        bench.members.release()
+        bench.asking.tick()
+        assert bench.asking.requests[sent:] == [OTHER]
+
+    run(scenario)
+
+
+def test_a_release_after_the_tick_sends_nothing():
+    async def scenario(bench: Bench) -> None:
+        await rest(bench)
+        waiting = beat(bench)
+        waiting.since_s -= 2 * TICK_MS / 1_000
+        bench.asking.tick()
+        sent = len(bench.asking.sent)
+        bench.members.release()
+        assert (len(bench.asking.sent), waiting.waited_ms) == (sent, TICK_MS)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("kind", ["other requests", "a request before", "short interval"])
+def test_a_heartbeat_that_the_client_cannot_wait_for_is_sent_at_once(kind: str):
+    async def scenario(bench: Bench) -> None:
+        await rest(bench)
+        if kind == "other requests":
+            bench.heartbeats._is_of_groups = False
+        elif kind == "a request before":
+            bench.slot(10)
+        else:
+            bench.members._holding._told_ms = TICK_MS + SPARE_MS
+        sent = len(bench.asking.sent)
+        beat(bench)
+        assert len(bench.asking.sent) == sent + 1
+
+    run(scenario)
+
+
+def test_a_late_answer_is_no_rest():
+    """The client has had an error, and its next heartbeat got the answer to the one before."""
+
+    async def scenario(bench: Bench) -> None:
+        await rest(bench)
+        first = beat(bench)
+        bench.asking.tick()
+        bench.members._give_up(first)
+        assert bench.response().error_code == 15
+        beat(bench)
+        answer_record(bench, 0)
+        end_hold(bench)
+        assert bench.response().member_epoch == 1
+        sent = len(bench.asking.sent)
+        beat(bench)
+        assert len(bench.asking.sent) == sent + 1
+
+    run(scenario)
+
+
+def test_a_closed_connection_leaves_its_heartbeat_to_the_tick():
+    async def scenario(bench: Bench) -> None:
+        await rest(bench)
+        beat(bench)
+        bench.questions.close()
+        bench.members.close()
+        bench.asking.tick()
+        answer_record(bench, 0)
+        assert (bench.frames(), bench.asking.gathering.unanswered) == ([], 0)
+
+    run(scenario)
