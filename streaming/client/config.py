@@ -133,12 +133,11 @@ class ClientConfig(Struct, frozen=True):
     def _common(self, transport: Transport) -> dict[str, Any]:
         names = set(MemberConfig.__struct_fields__) & set(self.group)
         values = {name: self.group[name] for name in names}
-        moments_ms = unix_ms() - monotonic_ms()
         return {
             **values,
             "reply_to": transport.inbox,
             "client_host": transport.client_host(),
-            "moments_ms": moments_ms,
+            "moments_ms": unix_ms() - monotonic_ms(),
         }
 
     def signer(self) -> Signer | None:

@@ -10,10 +10,14 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewPartitions
 
+from coordinator.heartbeats import Heartbeats
+from coordinator.outputs import HeartbeatsAnswer
 from streaming.client.transport import Transport
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from streaming.query.coordinator import Coordinator
+from streaming.wire.inbox import read_answer
+from streaming.wire.records import decode_request
 from tests.system.next_members import Group
 from tests.system.reading import Reader
 from tests.system.waiting import wait_until
@@ -68,6 +72,30 @@ def test_second_member_takes_half_of_the_partitions(group: Group, topic: str, co
         group.until_shared(topic, partitions=PARTITIONS)
     events = [event["event"] for event in Reader(coordinator.settings, group.group_id).events()]
     assert (events.count("member_left"), events.count("member_expired")) == (3, 0)
+
+
+@pytest.mark.long
+def test_heartbeats_of_members_at_rest_share_records(group: Group, topic: str, coordinator: Coordinator) -> None:
+    """Six members send a heartbeat every five seconds, so that some of them wait for the same tick of a second."""
+    for _ in range(PARTITIONS):
+        group.join(topic)
+    group.until_shared(topic, partitions=PARTITIONS)
+    before, settings = group.describe(), coordinator.settings
+    of_replies = settings.model_copy(update={"request_partitions": settings.reply_partitions})
+
+    def answered() -> list[tuple[int, ...]]:
+        """Return the codes of each record that has heartbeats of several members of the group."""
+        records = Reader(settings, group.group_id).records(settings.requests_topic)
+        requests = [decode_request(record.value) for record in records]
+        many = [each for each in requests if isinstance(each, Heartbeats) and each.groups.count(group.group_id) > 1]
+        replies = Reader(of_replies, many[0].reply_to).records(settings.replies_topic) if many else []
+        answers = [read_answer(record.value) for record in replies]
+        ids = {each.request_id for each in many}
+        return [each.codes for each in answers if isinstance(each, HeartbeatsAnswer) and each.request_id in ids]
+
+    wait_until(lambda: any(not any(codes) for codes in answered()), account=answered)
+    after = group.describe()
+    assert (after.state.value, after.group_epoch, len(after.members)) == ("Stable", before.group_epoch, PARTITIONS)
 
 
 def test_range_gives_a_member_the_same_partitions_of_both_topics(

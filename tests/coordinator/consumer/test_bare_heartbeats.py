@@ -1,5 +1,6 @@
 """Bare heartbeats of members of the consumer protocol, in one record with others: settled members are answered."""
 
+import random
 from functools import partial
 from typing import Any
 
@@ -231,3 +232,74 @@ def test_a_heartbeat_of_a_group_that_waits_is_refused(monkeypatch: pytest.Monkey
     answers = [output.answer for output in c.latest if isinstance(output, Reply)]
     assert isinstance(answers[-1], HeartbeatsAnswer)
     assert answers[-1].codes == (14, 0)
+
+
+# -- however the log is cut --------------------------------------------------------------------------------------------
+
+
+class Crowd:
+    """Random members of one group, whose heartbeats are single or in one record with those of the others.
+
+    No deadline counts as noticed late, since that depends on the batches.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.c = Conversation(group_consumer_session_timeout_ms=3_000, late_notice_ms=3_600_000).plays("T:6")
+        self.epochs: dict[str, int] = {}
+        self.owned: dict[str, tuple[OwnedPartitions, ...]] = {}
+        self.codes = set[int]()
+
+    def run(self) -> Conversation:
+        for _ in range(60):
+            self.c.now_ms += self.chance.choice((0, 50, 300, 900))
+            member_id = self.chance.choice("ABCD")
+            match self.chance.randrange(8):
+                case 0 if member_id in self.epochs:
+                    self.says(member_id, epoch=-1)
+                case 1 | 2 | 3:
+                    self.says(member_id)
+                case _ if self.epochs:
+                    self.beat_together()
+        return self.c
+
+    def says(self, member_id: str, epoch: int | None = None) -> None:
+        """Send a heartbeat with all fields, and acknowledge each assignment at once."""
+        epoch = self.epochs.get(member_id, 0) if epoch is None else epoch
+        owned = self.owned.get(member_id, ()) if epoch else ()
+        fields = {"rebalance_timeout_ms": 5_000, "subscribed_topic_names": ("T",), "topics": (self.c.fact("T"),)}
+        answer = self.c.sends(
+            ConsumerGroupHeartbeat, member_id=member_id, member_epoch=epoch, topic_partitions=owned, **fields
+        )
+        if answer.code or epoch < 0:
+            self.epochs.pop(member_id, None)
+            return
+        self.epochs[member_id] = answer.member_epoch
+        if answer.assignment is not None:
+            self.owned[member_id] = tuple(OwnedPartitions(t.topic_id, t.partitions) for t in answer.assignment)
+
+    def beat_together(self) -> None:
+        """Send the bare heartbeats of all members in one record. Those that are refused change nothing."""
+        before = self.c.group
+        said = codes(self.c, *(bare(member_id, epoch) for member_id, epoch in self.epochs.items()))
+        assert set(said) <= {0, 14}
+        self.codes |= set(said)
+        after = self.c.group
+        for member_id, code in zip(self.epochs, said, strict=True):
+            if (pulse := after.vitals.sessions.get(member_id)) is not None:
+                renewed_ms = self.c.now_ms + 3_000 if code == 0 else before.vitals.sessions[member_id].deadline_ms
+                assert pulse.deadline_ms == renewed_ms
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_cut_of_the_log_does_not_matter(seed: int):
+    crowd = Crowd(seed)
+    c = crowd.run()
+    assert crowd.codes == {0, 14}
+    for batches in 1, 3, 20:
+        shard, outputs = c.new_shard(), list[Any]()
+        size = len(c.log) // batches
+        for begin in range(0, len(c.log), size):
+            log = c.log[begin : begin + size]
+            outputs += shard.step(log, log[-1].at_ms)
+        assert outputs == c.outputs

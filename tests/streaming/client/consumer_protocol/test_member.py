@@ -129,6 +129,12 @@ def test_a_member_that_expects_a_change_sends_no_bare_heartbeat(talk: Talk, pend
     assert talk.beat().is_bare
 
 
+def test_a_member_that_reconciles_sends_no_bare_heartbeat(talk: Talk) -> None:
+    talk.settled(0, 1).at(INTERVAL_MS).hears(3, 0).at(2 * INTERVAL_MS)
+    assert talk.member.state is State.RECONCILING
+    assert says(talk.beat()) == {"member_epoch": 3, "topic_partitions": owned(0, 1)}
+
+
 def test_a_member_whose_group_asks_for_topics_sends_no_bare_heartbeat(talk: Talk) -> None:
     talk.settled(0).at(INTERVAL_MS).hears(2, assigns=False, ask=Ask(("u",))).hears(2, assigns=False, ask=Ask(("u",)))
     talk.at(2 * INTERVAL_MS)
