@@ -19,6 +19,7 @@ from coordinator.heartbeats import AnyHeartbeat, Heartbeat, Heartbeats
 from coordinator.limits import HEARTBEATS_MAX
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer
 from coordinator.requests import Request
+from streaming.gateway.ticks import until_tick_ms
 from streaming.gateway.unanswered import Unanswered, key_of
 from streaming.moments import unix_ms
 from streaming.wire.inbox import OnAnswer
@@ -65,6 +66,7 @@ class Gathering:
         self._sender, self._shards, self._fields = sender, shards, fields
         self.tick_ms, self._awaited, self._later, self._clock = tick_ms, awaited, later, clock
         self._waiting: dict[int, dict[str, AnyHeartbeat]] = {}
+        self._due_ms: dict[int, int] = {}
         self._told: dict[str, OnAnswer] = {}
         self._is_tick_due = False
 
@@ -73,15 +75,18 @@ class Gathering:
         """The number of heartbeats without an answer."""
         return len(self._told)
 
-    @property
-    def until_tick_ms(self) -> int:
-        """The time until the next tick."""
-        return self.tick_ms - self._clock() % self.tick_ms
+    def until_tick_ms(self, ticks: int = 1) -> int:
+        """Return the time until the next tick whose number is a multiple of `ticks`."""
+        return until_tick_ms(self.tick_ms, self._clock(), ticks)
 
-    def add(self, heartbeat: AnyHeartbeat, told: OnAnswer) -> None:
-        """Send a heartbeat at the next tick, and call `told` with its answer. A full record is sent at once.
+    def add(self, heartbeat: AnyHeartbeat, told: OnAnswer, ticks: int = 1) -> None:
+        """Send a heartbeat at a tick, and call `told` with its answer. A full record is sent at once.
 
         The answer to a heartbeat that is not sent singly has only a code, also for the consumer protocol.
+
+        Args:
+            ticks: The heartbeat waits for the next tick whose number is a multiple of this, or for one before it at
+                which others of the same shard are sent.
         """
         shard = shard_of(heartbeat.group_id, self._shards)
         waiting = self._waiting.setdefault(shard, {})
@@ -89,11 +94,12 @@ class Gathering:
         self._told[heartbeat.request_id] = told
         if not isinstance(heartbeat, Heartbeat):
             self._awaited.sent(key_of(heartbeat), heartbeat.request_id)
+        due_ms = self._clock() + self.until_tick_ms(ticks)
+        self._due_ms[shard] = min(self._due_ms.get(shard, due_ms), due_ms)
         if len(waiting) == HEARTBEATS_MAX:
             self._send(shard)
         elif not self._is_tick_due:
-            self._is_tick_due = True
-            self._later(self.until_tick_ms / 1_000, self._tick)
+            self._await_tick()
 
     def send_now(self, heartbeat: AnyHeartbeat) -> None:
         """Send a heartbeat in a record of its own, if it still waits."""
@@ -106,12 +112,20 @@ class Gathering:
         for request_id in request_ids:
             self._told.pop(request_id, None)
 
+    def _await_tick(self) -> None:
+        self._is_tick_due = True
+        self._later(self.until_tick_ms() / 1_000, self._tick)
+
     def _tick(self) -> None:
         self._is_tick_due = False
-        for shard in list(self._waiting):
+        now_ms = self._clock() + self.tick_ms // 2  # a timer is never exact
+        for shard in [shard for shard, due_ms in self._due_ms.items() if due_ms <= now_ms]:
             self._send(shard)
+        if self._waiting:
+            self._await_tick()
 
     def _send(self, shard: int) -> None:
+        del self._due_ms[shard]
         heartbeats = list(self._waiting.pop(shard).values())
         if len(heartbeats) == 1:
             self._send_single(heartbeats[0])

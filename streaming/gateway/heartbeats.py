@@ -24,13 +24,10 @@ from coordinator.outputs import RebalanceNotice
 from streaming.gateway.apis import BEFORE_AUTHENTICATION, Handling
 from streaming.gateway.messages import encode
 from streaming.gateway.slots import Slot
+from streaming.gateway.ticks import ticks_to_wait
 
 SESSIONS_PART = 3
 """A response is held for a third of the session timeout at most, because a client that gets none acts on its own."""
-
-SPARE_MS = 1_000
-"""The part of a session that is left when a heartbeat that waited for the tick is written: at least the time that its
-record may take to reach the broker."""
 
 OF_GROUPS = BEFORE_AUTHENTICATION | {Handling.SERVED, Handling.REWRITTEN}
 """The requests on a connection that a client uses only for its group's coordinator. librdkafka sends Metadata as well.
@@ -82,21 +79,21 @@ class Heartbeats:
         self._session_ms[member_id] = session_timeout_ms
         self._sent_s.pop(member_id, None)
 
-    def may_wait(self, slot: Slot, heartbeat: Heartbeat, *, is_only: bool) -> bool:
-        """Return whether a heartbeat may wait for the next tick. If so, it waits until `answered` or `release`.
+    def ticks_to_wait(self, slot: Slot, heartbeat: Heartbeat, *, is_only: bool) -> int:
+        """Return for how many ticks a heartbeat may wait; 0 for none. It then waits until `answered` or `release`.
 
-        It may if the member's last heartbeat over this connection was answered without an error, if no notice has come
-        since, if no other request waits for a response, and if the session does not end soon: the session counts from
-        the time of the heartbeat's record, up to a tick after the client has sent it.
+        It may wait if the member's last heartbeat over this connection was answered without an error, if no notice has
+        come since, if no other request waits for a response, and if the session does not end soon: the session counts
+        from the time of the heartbeat's record, up to these ticks after the client has sent it.
         """
         sent_s = self._sent_s.pop(heartbeat.member_id, None)
-        if sent_s is None or not (self._tick_ms and self._is_of_groups and is_only):
-            return False
-        left_ms = self._session_ms.get(heartbeat.member_id, 0) - (slot.since_s - sent_s) * 1_000
-        if left_ms < self._tick_ms + SPARE_MS:
-            return False
-        self._waiting = slot, heartbeat
-        return True
+        if sent_s is None or not (self._is_of_groups and is_only):
+            return 0
+        session_ms = self._session_ms.get(heartbeat.member_id, 0)
+        ticks = ticks_to_wait(self._tick_ms, session_ms, session_ms - (slot.since_s - sent_s) * 1_000)
+        if ticks:
+            self._waiting = slot, heartbeat
+        return ticks
 
     def answered(self, slot: Slot, member_id: str, code: int) -> bool:
         """Record the response to a heartbeat. Return False if a notice has answered it already."""

@@ -101,8 +101,8 @@ class Members:
             self._react(slot, request, answer, repeats=0)
         return True
 
-    def may_wait(self, slot: Slot, request: ConsumerGroupHeartbeat, *, is_only: bool) -> bool:
-        """Return whether a heartbeat may wait for the next tick: see `resting`.
+    def ticks_to_wait(self, slot: Slot, request: ConsumerGroupHeartbeat, *, is_only: bool) -> int:
+        """Return for how many ticks a heartbeat may wait; 0 for none: see `resting`.
 
         Args:
             is_only: No other request of the connection waits for a response.
@@ -110,7 +110,7 @@ class Members:
         patience_ms, timer = 0.0, self._timers.get(slot)
         if timer is not None and self._heartbeats.may_hold and is_only:
             patience_ms = (timer.when() - asyncio.get_running_loop().time()) * 1_000
-        return self._resting.may_wait(slot, request, patience_ms)
+        return self._resting.ticks_to_wait(slot, request, patience_ms)
 
     def _is_open(self, slot: Slot) -> bool:
         """Return whether the client waits for a response."""

@@ -61,15 +61,15 @@ class Questions:
         for index, question in enumerate(questions):
             self._asking.send(question.request, partial(answers.take, index), question.shard)
 
-    def gather(self, heartbeat: AnyHeartbeat, then: Callable[[Sequence[AnyAnswer]], object]) -> None:
-        """Send a heartbeat at the next tick, and call `then` with its answer."""
+    def gather(self, heartbeat: AnyHeartbeat, ticks: int, then: Callable[[Sequence[AnyAnswer]], object]) -> None:
+        """Send a heartbeat at a tick whose number is a multiple of `ticks`, and call `then` with its answer."""
 
         def done(answer: AnyAnswer, _: int) -> None:
             self._unanswered.discard(heartbeat.request_id)
             then((answer,))
 
         self._unanswered.add(heartbeat.request_id)
-        self._asking.gathering.add(heartbeat, done)
+        self._asking.gathering.add(heartbeat, done, ticks)
 
     def send_now(self, heartbeat: AnyHeartbeat) -> None:
         """Send a heartbeat at once that still waits for the next tick."""

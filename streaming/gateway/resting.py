@@ -13,8 +13,8 @@ from collections.abc import Callable
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.outputs import AnyAnswer, AssignmentNotice, ConsumerGroupHeartbeatAnswer, HeartbeatAnswer
 from streaming.gateway.gathering import Gathering
-from streaming.gateway.heartbeats import SPARE_MS
 from streaming.gateway.slots import Slot
+from streaming.gateway.ticks import ticks_to_wait
 
 MEMBERS_MAX = 100
 """The members at rest of one connection; beyond it the oldest is dropped, and its next heartbeat does not wait. A
@@ -43,8 +43,8 @@ class Resting:
         self._came_s: dict[str, float] = {}
         self._waiting: tuple[Slot, ConsumerGroupHeartbeat] | None = None
 
-    def may_wait(self, slot: Slot, request: ConsumerGroupHeartbeat, patience_ms: float) -> bool:
-        """Return whether a heartbeat may wait for the next tick. If so, it waits until the tick or `release`.
+    def ticks_to_wait(self, slot: Slot, request: ConsumerGroupHeartbeat, patience_ms: float) -> int:
+        """Return for how many ticks a heartbeat may wait; 0 for none. If it may, it waits until its tick or `release`.
 
         The session counts from the time of the heartbeat's record, up to a tick after the client has sent it. So it
         waits only if the session, and the client, leave room for a tick and for the record's way to the broker.
@@ -52,15 +52,15 @@ class Resting:
         Args:
             patience_ms: The time for which the client waits for a response; 0 if the heartbeat must not wait.
         """
-        came_s, tick_ms = self._came_s.pop(request.member_id, None), self._gathering.tick_ms
-        if came_s is None or not tick_ms or not request.is_bare:
-            return False
+        came_s = self._came_s.pop(request.member_id, None)
+        if came_s is None or not request.is_bare:
+            return 0
         left_ms = self._session_ms - (slot.since_s - came_s) * 1_000
-        if min(left_ms, patience_ms) < tick_ms + SPARE_MS:
-            return False
-        self._waiting = slot, request
-        slot.waited_ms = self._gathering.until_tick_ms
-        return True
+        ticks = ticks_to_wait(self._gathering.tick_ms, self._session_ms, min(left_ms, patience_ms))
+        if ticks:
+            self._waiting = slot, request
+            slot.waited_ms = self._gathering.until_tick_ms(ticks)
+        return ticks
 
     def complete(self, request: ConsumerGroupHeartbeat, answer: AnyAnswer) -> AnyAnswer:
         """Return the answer to a heartbeat. If the coordinator has answered it by a code alone, add all else."""

@@ -157,21 +157,18 @@ class Serving:
         if is_beat and self._members.take_over(slot, _heartbeat_in(exchange), later):
             return
         answer = partial(self._answer, slot, message, exchange)
-        if (waiting := self._waiting(slot, exchange)) is not None:
-            self._questions.gather(waiting, answer)
+        request = exchange.questions[0].request if exchange.questions else None
+        if isinstance(request, AnyHeartbeat) and (ticks := self._ticks_to_wait(slot, request)):
+            self._questions.gather(request, ticks, answer)
         else:
             self._questions.ask(exchange.questions, answer)
         self._flow.bound()
 
-    def _waiting(self, slot: Slot, exchange: Exchange) -> AnyHeartbeat | None:
-        """Return the heartbeat of an exchange if it may wait for the next tick; None for every other question."""
-        request = exchange.questions[0].request if exchange.questions else None
+    def _ticks_to_wait(self, slot: Slot, request: AnyHeartbeat) -> int:
         is_only = self._flow.slots.is_only(slot)
-        if isinstance(request, Heartbeat) and self._heartbeats.may_wait(slot, request, is_only=is_only):
-            return request
-        if isinstance(request, ConsumerGroupHeartbeat) and self._members.may_wait(slot, request, is_only=is_only):
-            return request
-        return None
+        if isinstance(request, Heartbeat):
+            return self._heartbeats.ticks_to_wait(slot, request, is_only=is_only)
+        return self._members.ticks_to_wait(slot, request, is_only=is_only)
 
     def _answer(self, slot: Slot, message: Any, exchange: Exchange, answers: Sequence[AnyAnswer]) -> None:
         """Send the response, or hold it for a notice of a rebalance."""

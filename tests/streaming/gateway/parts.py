@@ -161,17 +161,20 @@ class FakeAsking:
         self._told: dict[str, Callable[[AnyAnswer, int], object]] = {}
         self.unanswered = Unanswered()
         self._numbers = count(1)
-        self.ticks: list[Callable[[], None]] = []
+        self.ticks: list[tuple[float, Callable[[], None]]] = []
+        self.now_ms = 0
         fields = {"reply_to": "inbox-gathered"}
         self.gathering = Gathering(
             self, self.shards, lambda: {**fields, "request_id": self.request_id()}, 1_000, self.unanswered,
-            lambda _, tick: self.ticks.append(tick), lambda: 0,
+            lambda wait_s, tick: self.ticks.append((wait_s, tick)), lambda: self.now_ms,
         )  # fmt: skip
 
     def tick(self) -> None:
         """Send the heartbeats that wait."""
         while self.ticks:
-            self.ticks.pop()()
+            wait_s, tick = self.ticks.pop()
+            self.now_ms += round(1_000 * wait_s)
+            tick()
 
     def open_inbox(self, tell: Callable[[RebalanceNotice], object] = lambda _: None) -> str:
         name = f"inbox-{next(self._numbers)}"

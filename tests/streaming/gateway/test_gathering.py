@@ -22,24 +22,28 @@ class World:
     """A gathering without brokers, at 300 ms behind a whole second."""
 
     def __init__(self) -> None:
+        self.now_ms = 5_300
         self.sent: list[tuple[Request, Callable[[AnyAnswer, int], object], int | None]] = []
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.codes: dict[str, int] = {}
         self.awaited = Unanswered(lambda: 0.0)
         self.gathering = Gathering(
             self, SHARDS, lambda: {"request_id": "all", "reply_to": "gateway"}, TICK_MS, self.awaited,
-            lambda wait_s, call: self.later.append((wait_s, call)), lambda: 5_300,
+            lambda wait_s, call: self.later.append((wait_s, call)), lambda: self.now_ms,
         )  # fmt: skip
 
     def send(self, request: Request, told: Callable[[AnyAnswer, int], object], shard: int | None = None) -> None:
         self.sent.append((request, told, shard))
 
-    def add(self, *names: str) -> None:
+    def add(self, *names: str, ticks: int = 1) -> None:
         for name in names:
-            self.gathering.add(beat(name), lambda answer, _, name=name: self.codes.update({name: answer.code}))
+            told = lambda answer, _, name=name: self.codes.update({name: answer.code})  # noqa: E731
+            self.gathering.add(beat(name), told, ticks)
 
-    def tick(self) -> None:
-        (_, call) = self.later.pop()
+    def tick(self, late_ms: int = 0) -> None:
+        """Move to the time for which the gathering waits, or a little before or after it."""
+        (wait_s, call) = self.later.pop()
+        self.now_ms += round(1_000 * wait_s) + late_ms
         call()
 
 
@@ -73,6 +77,24 @@ def test_heartbeats_go_out_together_at_the_next_tick(world: World):
     told(answer(a=0, b=25, c=27), 0)
     assert world.codes == {"a": 0, "b": 25, "c": 27}
     assert world.gathering.unanswered == 0
+
+
+def test_some_heartbeats_wait_for_a_later_tick_unless_others_of_their_shard_go_out_before(world: World):
+    world.add("a", ticks=3)  # due at 6,000
+    world.tick(late_ms=-3)
+    assert [type(record) for record, _, _ in world.sent] == [Heartbeat], "a timer may be a little early"
+    world.now_ms = 6_000
+    world.add("b", "c", ticks=3)
+    for seconds in (6, 7, 8):
+        assert world.now_ms // TICK_MS == seconds
+        assert len(world.sent) == 1
+        world.tick()
+    assert len(world.sent) == 2, "sent at 9,000"
+    world.add("d", ticks=3)
+    world.add("e")
+    world.tick()
+    assert list(world.sent[2][0].request_ids) == ["d", "e"], "a shard that is woken is woken for all"
+    assert world.later == [], "nothing waits"
 
 
 def fields(name: str) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from coordinator.heartbeats import Heartbeats
 from coordinator.outputs import Ask, AssignmentNotice, ConsumerGroupHeartbeatAnswer, ErrorAnswer, HeartbeatsAnswer
 from streaming.gateway.apis import APIS
 from streaming.gateway.definitions import ConsumerGroupHeartbeatRequest
-from streaming.gateway.heartbeats import SPARE_MS
 from streaming.gateway.messages import Header
 from streaming.gateway.resting import MEMBERS_MAX, Resting
 from streaming.gateway.slots import Slot
+from streaming.gateway.ticks import SPARE_MS
 from tests.streaming.gateway.members_bench import ALL, INTERVAL_MS, Bench, run
 from tests.streaming.gateway.parts import FakeAsking
 
@@ -46,25 +46,28 @@ def resting(*members: str) -> Resting:
 
 
 @pytest.mark.parametrize(
-    ("patience_ms", "silence_ms", "waits"),
+    ("patience_ms", "silence_ms", "ticks"),
     [
-        (TICK_MS + SPARE_MS, 0, True),
-        (TICK_MS + SPARE_MS - 1, 0, False),
-        (0, 0, False),
-        (60_000, SESSION_MS - TICK_MS - SPARE_MS, True),
-        (60_000, SESSION_MS - TICK_MS - SPARE_MS + 1, False),
-        (60_000, SESSION_MS, False),
+        (3 * TICK_MS + SPARE_MS, 0, 3),
+        (3 * TICK_MS + SPARE_MS - 1, 0, 1),
+        (TICK_MS + SPARE_MS, 0, 1),
+        (TICK_MS + SPARE_MS - 1, 0, 0),
+        (0, 0, 0),
+        (60_000, SESSION_MS - 3 * TICK_MS - SPARE_MS, 3),
+        (60_000, SESSION_MS - TICK_MS - SPARE_MS, 1),
+        (60_000, SESSION_MS - TICK_MS - SPARE_MS + 1, 0),
+        (60_000, SESSION_MS, 0),
     ],
 )
-def test_a_heartbeat_waits_only_if_client_and_session_leave_room(patience_ms: float, silence_ms: int, waits: bool):
+def test_a_heartbeat_waits_only_if_client_and_session_leave_room(patience_ms: float, silence_ms: int, ticks: int):
     later = slot(100.0 + silence_ms / 1_000)
-    assert resting("m").may_wait(later, request(), patience_ms) is waits
+    assert resting("m").ticks_to_wait(later, request(), patience_ms) == ticks
 
 
 def test_without_ticks_no_heartbeat_waits():
     rest = resting("m")
     rest._gathering.tick_ms = 0
-    assert not rest.may_wait(slot(), request(), 60_000)
+    assert not rest.ticks_to_wait(slot(), request(), 60_000)
 
 
 @pytest.mark.parametrize(
@@ -73,13 +76,13 @@ def test_without_ticks_no_heartbeat_waits():
     ids=str,
 )
 def test_only_a_bare_heartbeat_of_a_member_at_rest_waits(fields: dict[str, Any]):
-    assert not resting("m").may_wait(slot(), request(**fields), 60_000)
+    assert not resting("m").ticks_to_wait(slot(), request(**fields), 60_000)
 
 
 def test_each_heartbeat_needs_the_answer_to_the_one_before():
     rest = resting("m")
-    assert rest.may_wait(slot(), request(), 60_000)
-    assert not rest.may_wait(slot(), request(), 60_000)
+    assert rest.ticks_to_wait(slot(), request(), 60_000)
+    assert not rest.ticks_to_wait(slot(), request(), 60_000)
 
 
 @pytest.mark.parametrize(
@@ -99,13 +102,13 @@ def test_each_heartbeat_needs_the_answer_to_the_one_before():
 def test_an_answer_with_news_is_no_rest(asked: ConsumerGroupHeartbeat, said: Any):
     rest = resting()
     rest.note(slot(), asked, said)
-    assert not rest.may_wait(slot(), request(), 60_000)
+    assert not rest.ticks_to_wait(slot(), request(), 60_000)
 
 
 def test_the_members_at_rest_are_bounded():
     rest = resting(*(f"m{number}" for number in range(MEMBERS_MAX + 1)))
-    assert not rest.may_wait(slot(), request(member_id="m0"), 60_000)
-    assert rest.may_wait(slot(), request(member_id="m1"), 60_000)
+    assert not rest.ticks_to_wait(slot(), request(member_id="m0"), 60_000)
+    assert rest.ticks_to_wait(slot(), request(member_id="m1"), 60_000)
 
 
 # -- a connection ------------------------------------------------------------------------------------------------------
@@ -266,11 +269,11 @@ def test_a_release_after_the_tick_sends_nothing():
     async def scenario(bench: Bench) -> None:
         await rest(bench)
         waiting = beat(bench)
-        waiting.since_s -= 2 * TICK_MS / 1_000
+        waiting.since_s -= 4 * TICK_MS / 1_000
         bench.asking.tick()
         sent = len(bench.asking.sent)
         bench.members.release()
-        assert (len(bench.asking.sent), waiting.waited_ms) == (sent, TICK_MS)
+        assert (len(bench.asking.sent), waiting.waited_ms) == (sent, 3 * TICK_MS)
 
     run(scenario)
 

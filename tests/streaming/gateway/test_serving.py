@@ -322,7 +322,7 @@ def test_a_heartbeat_does_not_wait_shortly_before_the_end_of_its_session():
         slot = Slot(APIS[HeartbeatRequest.API_KEY], Header(HeartbeatRequest.API_KEY, 3, 1, "c"))
         slot.since_s += SESSION_MS / 1_000 - 1.9
         beat = Heartbeat(request_id="r", reply_to="in", group_id="g", generation_id=1, member_id="m")
-        assert not bench.heartbeats.may_wait(slot, beat, is_only=True)
+        assert not bench.heartbeats.ticks_to_wait(slot, beat, is_only=True)
 
     run(scenario)
 
