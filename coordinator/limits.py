@@ -264,3 +264,7 @@ MOVE_CLOCK_MS = 300_000
 
 MOVE_NUMBER_MAX = 2**53
 """The number of a move is a fencing token, and JSON readers hold integers up to this one exactly."""
+
+LOST_GENERATIONS = 1_000
+"""How far the generation of a group goes on if it is imported from a state that is not its newest one. Its clients may
+have heard of later generations, but hardly of so many."""

@@ -320,6 +320,8 @@ class Shard(ShardTime):
         yield from self._advance(group_id, received.at_ms, self._times.now_ms)
         moves = self._kept_moves(Moves()) if self._moves is None else self._moves
         yield from self._about_moves(moves, group_id, received, self._handle(kind, moves, received, received.at_ms))
+        if not moves.moves.is_blank:
+            self._moves = moves  # a coordinator without peers has imported its first group
 
     def _take_from_peer(self, received: Received) -> Iterator[Output]:
         """Handle a record of another coordinator."""
