@@ -6,11 +6,13 @@ from typing import Annotated
 import typer
 
 from streaming.cli.extras import require
-from streaming.cli.options import Format, Master
+from streaming.cli.options import BootstrapServers, Format, Master, TopicPrefix
+from streaming.cli.output import OutputFormat
 from streaming.config.settings import Settings
 
 app = typer.Typer(
-    name="checkpoint", help="Inspect, verify, repair or export a checkpoint while no coordinator runs on it."
+    name="checkpoint",
+    help="Inspect, verify, repair or export a checkpoint that no coordinator uses, and import an export.",
 )
 
 Folder = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpoint folder of `coordinator run`.")]
@@ -84,3 +86,55 @@ def replan_checkpoint(
 
     settings = Settings.load(checkpoint=folder, master=master)
     typer.echo(replan(settings, is_dry_run=dry_run, is_stopped=stopped))
+
+
+@app.command("import")
+def import_checkpoint(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of `coordinator checkpoint export`.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show for each group whether it would be imported, and import none.")
+    ] = False,
+    older: Annotated[
+        bool,
+        typer.Option(
+            "--older",
+            help="The file is not the newest state of the groups: their members join anew, 1000 generations later.",
+        ),
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Delete a group of the same name first, if it has no members.")
+    ] = False,
+    drop_open_transactions: Annotated[
+        bool,
+        typer.Option(
+            "--drop-open-transactions", help="Import groups with open transactions, without the offsets of these."
+        ),
+    ] = False,
+    token_floor: Annotated[
+        int,
+        typer.Option(min=0, max=2**52, help="No later fencing token is below it; needed if clocks have gone back."),
+    ] = 0,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Confirm that the old coordinator will not run again.")
+    ] = False,
+    output: Annotated[
+        OutputFormat, typer.Option("--output", "-o", help="The format of the results.")
+    ] = OutputFormat.table,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Import every group of a file into a coordinator that runs. The old coordinator must not run again."""
+    from streaming.administration.importing import Choice
+    from streaming.cli.changing import confirm
+    from streaming.cli.importing import import_groups
+    from streaming.cli.output import Output as Results
+
+    settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
+    import_groups(
+        settings,
+        file,
+        Choice(older, replace, drop_open_transactions, token_floor),
+        Results.to_stdout(output),
+        lambda question: confirm(question, is_agreed=yes, ask=lambda text: typer.confirm(text, err=True)),
+        is_dry_run=dry_run,
+    )
