@@ -114,6 +114,14 @@ def import_checkpoint(
         int,
         typer.Option(min=0, max=2**52, help="No later fencing token is below it; needed if clocks have gone back."),
     ] = 0,
+    retire: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PREFIX",
+            help="Then write tombstones for the groups to the topics of the old coordinator, which has this prefix.",
+            show_default=False,
+        ),
+    ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Confirm that the old coordinator will not run again.")
     ] = False,
@@ -137,4 +145,5 @@ def import_checkpoint(
         Results.to_stdout(output),
         lambda question: confirm(question, is_agreed=yes, ask=lambda text: typer.confirm(text, err=True)),
         is_dry_run=dry_run,
+        retired=retire,
     )

@@ -1,11 +1,12 @@
 """`coordinator checkpoint import`: the groups of an exported file, adopted by a coordinator that runs."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 from streaming.administration.importing import Choice, Importer, Result, Status
+from streaming.administration.retiring import retire
 from streaming.cli.output import Column, Output, OutputFormat
 from streaming.cli.times import instant
 from streaming.client.transport import COMMAND_WAIT_S, Transport
@@ -25,9 +26,20 @@ COLUMNS = (
 
 
 def import_groups(
-    settings: Settings, file: Path, choice: Choice, output: Output, agree: Callable[[str], None], *, is_dry_run: bool
+    settings: Settings,
+    file: Path,
+    choice: Choice,
+    output: Output,
+    agree: Callable[[str], None],
+    *,
+    is_dry_run: bool,
+    retired: str | None = None,
 ) -> None:
     """Import the groups of a file, and show the result of each. The whole file is checked before the first group.
+
+    Args:
+        retired: The prefix of the old coordinator, whose records of the groups get tombstones if all groups are
+            imported; None leaves the records.
 
     Raises:
         BadExport: The file is no complete export, or needs another choice.
@@ -38,25 +50,45 @@ def import_groups(
         with shown(Work("Checking the file", "groups")) as work:
             opened.check(work.report)
         head = opened.head
-        if head.unfinished and not choice.is_older:
-            raise BadExport(
-                f"{file} has the groups as they were before a batch that was planned and not finished: add --older."
-            )
+        if (problem := _problem_of(settings, head, choice, retired)) is not None:
+            raise BadExport(f"{file} {problem}.")
         if not is_dry_run:
             agree(_question(head))
         with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer()) as transport:
             importer = Importer(partial(transport.ask, timeout_s=COMMAND_WAIT_S), head, choice)
             found = importer.check_all(opened.lines()) if is_dry_run else importer.import_all(opened.lines())
-            results: list[Result] = []
-            try:
-                with shown(Work("Importing the groups", "groups", head.groups)) as work:
-                    for result in found:
-                        results.append(result)
-                        work.advance()
-            except UserError:
-                tell(f"{len(results)} of {head.groups} groups are done. The same command continues.")
-                raise
-    _show(results, output)
+            results = _collected(found, head)
+        _show(results, output)
+        if retired is not None and not is_dry_run:
+            with shown(Work("Writing tombstones", "groups", head.groups)) as work:
+                retire(settings.model_copy(update={"topic_prefix": retired}), opened.lines(), work.advance)
+
+
+def _problem_of(settings: Settings, head: Head, choice: Choice, retired: str | None) -> str | None:
+    """Return why a file cannot be imported with these choices; None if it can."""
+    if head.unfinished and not choice.is_older:
+        return "has the groups as they were before a batch that was planned and not finished: add --older"
+    if retired not in (None, head.prefix):
+        return f"has groups of {escape(head.prefix)}: name that prefix with --retire"
+    if retired == settings.topic_prefix:
+        return "is imported under the prefix that --retire names: omit --retire"
+    if retired is not None and choice.is_older:
+        return "is not the newest state of the groups, so their last versions are unknown: omit --retire"
+    return None
+
+
+def _collected(found: Iterator[Result], head: Head) -> list[Result]:
+    """Return all results, and show the progress."""
+    results: list[Result] = []
+    try:
+        with shown(Work("Importing the groups", "groups", head.groups)) as work:
+            for result in found:
+                results.append(result)
+                work.advance()
+    except UserError:
+        tell(f"{len(results)} of {head.groups} groups are done. The same command continues.")
+        raise
+    return results
 
 
 def _question(head: Head) -> str:

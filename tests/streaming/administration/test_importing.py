@@ -16,6 +16,7 @@ from coordinator.outputs import ErrorAnswer
 from coordinator.requests import DeleteGroup, OffsetToCommit, TxnOffsetCommit
 from streaming.administration import importing
 from streaming.administration.importing import Choice, Importer, Result, Status
+from streaming.administration.retiring import tombstones
 from streaming.cli import importing as command
 from streaming.cli.changing import NotConfirmed
 from streaming.cli.main import app
@@ -250,6 +251,36 @@ def test_no_group_of_a_changed_file_is_imported(file: Path, served: Served) -> N
     _, _, error = run(file, "--yes")
     assert isinstance(error, BadExport)
     assert served.received == []
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--retire", "other"), "has groups of old: name that prefix with --retire."),
+        (("--retire", "old", "--topic-prefix", "old"), "is imported under the prefix that --retire names"),
+        (("--retire", "old", "--older"), "is not the newest state of the groups"),
+    ],
+)
+def test_tombstones_are_written_for_the_newest_state_of_the_old_prefix(
+    words: tuple[str, ...], why: str, file: Path, served: Served
+) -> None:
+    _, _, error = run(file, "--yes", *words)
+    assert isinstance(error, BadExport)
+    assert why in str(error)
+    assert served.received == []
+
+
+def test_the_tombstones_continue_the_versions_of_each_group() -> None:
+    s = every_phase()
+    written = [t for line in lines_of(names_of(s.shard.to_bytes())) for t in tombstones(line)]
+    assert {t.group_id for t in written} == set(LIVING), "the removed group has its own"
+    group = s.shard.group("g")
+    assert group is not None
+    of_g = [(t.key, t.record, t.version, t.ended_ms) for t in written if t.group_id == "g"]
+    assert of_g == [
+        (("offset", "g", "t", 0), None, group.version + 1, group.vitals.now_ms),
+        (("group", "g"), None, group.version + 2, group.vitals.now_ms),
+    ]
 
 
 def test_a_state_before_an_unfinished_batch_needs_older(tmp_path: Path, served: Served) -> None:

@@ -1,0 +1,147 @@
+"""The groups of a stopped coordinator are exported, and imported into another one with other topics and partitions."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+from typer.testing import CliRunner
+
+from coordinator.consumer_requests import ConsumerGroupHeartbeat, TopicFact
+from coordinator.outputs import AnyAnswer
+from coordinator.requests import DeleteGroup
+from streaming.cli.main import app
+from streaming.client.transport import Transport
+from streaming.config.settings import Settings
+from streaming.errors import RequestRefused
+from streaming.wire.export_file import ExportFile, line_of, write
+from tests.system.asking import TOLD_BY_THE_TRANSPORT, Asker
+from tests.system.conftest import Service
+from tests.system.waiting import HANG_S, wait_until
+
+pytestmark = pytest.mark.long
+
+Run = Callable[..., Service]
+LIVING = ("consumers", "offsets", "stable", "waiting")
+OF_THE_COORDINATOR = {"version", "updated_ms", "since_ms", "fencing_token", "last_rebalance"}
+
+
+def heartbeat(transport: Transport, epoch: int, **fields: Any) -> AnyAnswer:
+    """Send a heartbeat of the consumer protocol."""
+    joining = {
+        "rebalance_timeout_ms": 120_000,
+        "topic_partitions": (),
+        "subscribed_topic_names": ("T",),
+        "topics": (TopicFact("T", "A" * 22, 2),),
+    }
+    who = {**TOLD_BY_THE_TRANSPORT, "group_id": "consumers", "member_id": "m1", "member_epoch": epoch}
+    return transport.ask(ConsumerGroupHeartbeat(**who, **(joining if not epoch else {}), **fields), HANG_S)
+
+
+def exported(checkpoint: Path, file: Path) -> "subprocess.CompletedProcess[str]":
+    """Run the export in a process of its own, which has its own Spark session."""
+    command = [sys.executable, "-m", "streaming", "checkpoint", "export", str(checkpoint), str(file), "-o", "json"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
+
+
+def run(settings: Settings, *words: str) -> Any:
+    """Run a command about a coordinator, and return its JSON."""
+    flags = ("-b", str(settings.bootstrap_servers), "--topic-prefix", settings.topic_prefix, "-o", "json")
+    done = CliRunner().invoke(app, [*words, *flags])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def described(settings: Settings) -> dict[str, Any]:
+    """Return the description of each group."""
+    return {group_id: run(settings, "groups", "describe", group_id) for group_id in LIVING}
+
+
+def test_exported_groups_continue_at_another_coordinator(run_service: Run, tmp_path: Path) -> None:
+    """Groups of both protocols, in three states, offsets without members, and a removed group."""
+    service, file = run_service("leaving"), tmp_path / "groups.jsonl"
+    service.await_ready()
+    source = service.settings
+    with Transport(source.kafka_client_arguments(), source.topic_prefix) as transport:
+        stable = Asker(transport, "stable")
+        ana, generation = stable.alone()
+        assert stable.commit(generation, ana, 5).error == "NONE"
+        assert Asker(transport, "offsets").commit(-1, "", 7).error == "NONE"
+        waiting = Asker(transport, "waiting")
+        waiting.alone(client_id="bo")
+        newcomer = waiting.new_id("cy")
+        waiting.begin(waiting.joining(newcomer, "cy"))
+        wait_until(lambda: waiting.describe().state == "PreparingRebalance", account=waiting.describe)
+        removed = Asker(transport, "removed")
+        di, removed_generation = removed.alone(client_id="di")
+        removed.leave(di)
+        assert removed.administer(DeleteGroup).error == "NONE"
+        joined: Any = heartbeat(transport, 0)
+        assert joined.error == "NONE", joined
+        refused = exported(service.checkpoint, file)
+        assert (refused.returncode, "A coordinator runs on the checkpoint" in refused.stderr) == (78, True), refused
+        assert service.stop() == 0, service.log
+    before = described(source)
+
+    done = exported(service.checkpoint, file)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["head"]["prefix"], told["head"]["groups"], told["removed"]) == ("leaving", 5, 1)
+    copy = tmp_path / "again.jsonl"
+    assert exported(service.checkpoint, copy).returncode == 0
+    assert copy.read_bytes() == file.read_bytes(), "the same checkpoint gives the same bytes"
+
+    other = run_service("arriving", checkpoint=str(tmp_path / "other"), request_partitions=3)
+    other.await_ready()
+    target = other.settings
+    assert {r["status"] for r in run(target, "checkpoint", "import", str(file), "--dry-run")} == {"would be imported"}
+    assert {r["status"] for r in run(target, "checkpoint", "import", str(file), "--yes")} == {"imported"}
+    again = run(target, "checkpoint", "import", str(file), "--yes", "--retire", source.topic_prefix)
+    assert {r["status"] for r in again} == {"there already"}
+    assert run(source, "groups", "list") == []
+    for settings in (source, target):
+        run(settings, "verify")
+    assert shown(described(target)) == shown(before)
+
+    with Transport(target.kafka_client_arguments(), target.topic_prefix) as transport:
+        there = Asker(transport, "stable")
+        assert there.heartbeat(generation, ana).error == "NONE"
+        assert there.fetch() == {("t", 0): 5}
+        assert there.commit(generation, ana, 6).error == "NONE"
+        assert there.ask(there.syncing(generation, ana)).assignment == b"mine"
+        assert Asker(transport, "offsets").fetch() == {("t", 0): 7}
+        assert heartbeat(transport, joined.member_epoch).error == "NONE"  # type: ignore[union-attr]
+        _, next_generation = Asker(transport, "removed").alone(client_id="di")
+        assert next_generation > removed_generation
+        with ExportFile(file) as opened:
+            highest = opened.head.highest_token
+        assert run(target, "groups", "describe", "removed")["members"][0]["fencing_token"] > highest
+        assert there.leave(ana).error == "NONE"
+    another = rewritten(file, tmp_path / "another.jsonl")
+    with pytest.raises(RequestRefused, match="5 of 5 groups are refused"):
+        run(target, "checkpoint", "import", str(another), "--yes")
+
+
+def shown(descriptions: dict[str, Any]) -> dict[str, Any]:
+    """Return descriptions without the fields that each coordinator counts by itself."""
+    return {group_id: _without(each) for group_id, each in descriptions.items()}
+
+
+def _without(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without(each) for name, each in value.items() if name not in OF_THE_COORDINATOR}
+    return [_without(each) for each in value] if isinstance(value, list) else value
+
+
+def rewritten(file: Path, place: Path) -> Path:
+    """Write the file as an export after a later batch, and return its place."""
+    with ExportFile(file) as opened:
+        head = structs.replace(opened.head, batch=opened.head.batch + 1)
+        write(place, head, [line_of(head, line.group_id, line.number, line.state) for line in opened.lines()])
+    return place
