@@ -89,27 +89,33 @@ def export(
     folder = settings.checkpoint
     refuse_taken(file)
     spark = of_folder(settings)
-    identity = identity_of(spark, folder)
     with stopped(folder) as is_known:
         if not (is_known or is_stopped):
             raise InUse(
                 f"It is unknown here whether a coordinator runs on {folder}: stop it, and confirm with --stopped."
             )
-        batch, later = _batches(spark, folder)
-        if later is not None and not takes_unfinished:
-            raise Unfinished(
-                f"Batch {later} of {folder} is planned and not finished, so its responses may have been sent: start"
-                " the coordinator and stop it again, or add --unfinished if it cannot be started."
-            )
-        names = Names(identity.request_partitions)
-        for number, stored, _ in stored_shards(spark, f"{folder}/query", batch, identity.request_partitions):
-            names.add(number, stored)
-        head = _head(spark, folder, identity, batch, is_unfinished=later is not None, names=names)
-        if _batches(spark, folder) != (batch, later):
-            raise InUse(f"A coordinator runs on the checkpoint {folder}: stop it first.")
+        head, names = _read(spark, folder, takes_unfinished=takes_unfinished)
         size = 0 if is_dry_run else write(file, head, names.lines(head), tell)
     written = None if is_dry_run else str(file)
     return Exported(written, size, head, names.removed, sorted(names.in_transit), sorted(names.open_transactions))
+
+
+def _read(spark: SparkSession, folder: str, *, takes_unfinished: bool) -> tuple[Head, "Names"]:
+    """Return the first line of the file, and all groups."""
+    identity = identity_of(spark, folder)
+    batch, later = _batches(spark, folder)
+    if later is not None and not takes_unfinished:
+        raise Unfinished(
+            f"Batch {later} of {folder} is planned and not finished, so its responses may have been sent: start the"
+            " coordinator and stop it again, or add --unfinished if it cannot be started."
+        )
+    names = Names(identity.request_partitions)
+    for number, stored, _ in stored_shards(spark, f"{folder}/query", batch, identity.request_partitions):
+        names.add(number, stored)
+    head = _head(spark, folder, identity, batch, is_unfinished=later is not None, names=names)
+    if _batches(spark, folder) != (batch, later):
+        raise InUse(f"A coordinator runs on the checkpoint {folder}: stop it first.")
+    return head, names
 
 
 def _batches(spark: SparkSession, folder: str) -> tuple[int, int | None]:

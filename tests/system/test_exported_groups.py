@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from msgspec import structs
@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, TopicFact
 from coordinator.outputs import AnyAnswer
+from coordinator.phases import Phase
 from coordinator.requests import DeleteGroup
 from streaming.cli.main import app
 from streaming.client.transport import Transport
@@ -63,37 +64,70 @@ def described(settings: Settings) -> dict[str, Any]:
     return {group_id: run(settings, "groups", "describe", group_id) for group_id in LIVING}
 
 
-def test_exported_groups_continue_at_another_coordinator(run_service: Run, tmp_path: Path) -> None:
-    """Groups of both protocols, in three states, offsets without members, and a removed group."""
-    service, file = run_service("leaving"), tmp_path / "groups.jsonl"
-    service.await_ready()
-    source = service.settings
-    with Transport(source.kafka_client_arguments(), source.topic_prefix) as transport:
+class Members(NamedTuple):
+    """The members of the groups of the old coordinator."""
+
+    ana: str
+    generation: int
+    epoch: int
+    removed_generation: int
+
+
+def populated(settings: Settings) -> Members:
+    """Make a Stable group, one that waits for a join, one of the consumer protocol, offsets without members, and a
+    removed group.
+    """
+    with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
         stable = Asker(transport, "stable")
         ana, generation = stable.alone()
         assert stable.commit(generation, ana, 5).error == "NONE"
         assert Asker(transport, "offsets").commit(-1, "", 7).error == "NONE"
         waiting = Asker(transport, "waiting")
         waiting.alone(client_id="bo")
-        newcomer = waiting.new_id("cy")
-        waiting.begin(waiting.joining(newcomer, "cy"))
-        wait_until(lambda: waiting.describe().state == "PreparingRebalance", account=waiting.describe)
+        waiting.begin(waiting.joining(waiting.new_id("cy"), "cy"))
+        wait_until(lambda: waiting.describe().state is Phase.PREPARING, account=waiting.describe)
         removed = Asker(transport, "removed")
         di, removed_generation = removed.alone(client_id="di")
         removed.leave(di)
         assert removed.administer(DeleteGroup).error == "NONE"
         joined: Any = heartbeat(transport, 0)
         assert joined.error == "NONE", joined
-        refused = exported(service.checkpoint, file)
-        assert (refused.returncode, "A coordinator runs on the checkpoint" in refused.stderr) == (78, True), refused
-        assert service.stop() == 0, service.log
+        return Members(ana, generation, joined.member_epoch, removed_generation)
+
+
+def check_that_members_continue(settings: Settings, members: Members, file: Path) -> None:
+    """Send requests of the members to the new coordinator, as they would have sent them to the old one."""
+    with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
+        there = Asker(transport, "stable")
+        assert there.heartbeat(members.generation, members.ana).error == "NONE"
+        assert there.fetch() == {("t", 0): 5}
+        assert there.commit(members.generation, members.ana, 6).error == "NONE"
+        assert there.ask(there.syncing(members.generation, members.ana)).assignment == b"mine"
+        assert Asker(transport, "offsets").fetch() == {("t", 0): 7}
+        beat: Any = heartbeat(transport, members.epoch)
+        assert beat.error == "NONE", beat
+        _, generation = Asker(transport, "removed").alone(client_id="di")
+        assert generation > members.removed_generation
+    with ExportFile(file) as opened:
+        highest = opened.head.highest_token
+    assert run(settings, "groups", "describe", "removed")["members"][0]["fencing_token"] > highest
+
+
+def test_exported_groups_continue_at_another_coordinator(run_service: Run, tmp_path: Path) -> None:
+    """The other coordinator has other topics, another checkpoint, and another number of request partitions."""
+    service, file, copy = run_service("leaving"), tmp_path / "groups.jsonl", tmp_path / "again.jsonl"
+    service.await_ready()
+    source = service.settings
+    members = populated(source)
+    refused = exported(service.checkpoint, file)
+    assert (refused.returncode, "A coordinator runs on the checkpoint" in refused.stderr) == (78, True), refused
+    assert service.stop() == 0, service.log
     before = described(source)
 
     done = exported(service.checkpoint, file)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["head"]["prefix"], told["head"]["groups"], told["removed"]) == ("leaving", 5, 1)
-    copy = tmp_path / "again.jsonl"
     assert exported(service.checkpoint, copy).returncode == 0
     assert copy.read_bytes() == file.read_bytes(), "the same checkpoint gives the same bytes"
 
@@ -104,25 +138,11 @@ def test_exported_groups_continue_at_another_coordinator(run_service: Run, tmp_p
     assert {r["status"] for r in run(target, "checkpoint", "import", str(file), "--yes")} == {"imported"}
     again = run(target, "checkpoint", "import", str(file), "--yes", "--retire", source.topic_prefix)
     assert {r["status"] for r in again} == {"there already"}
+    assert shown(described(target)) == shown(before)
+    check_that_members_continue(target, members, file)
     assert run(source, "groups", "list") == []
     for settings in (source, target):
         run(settings, "verify")
-    assert shown(described(target)) == shown(before)
-
-    with Transport(target.kafka_client_arguments(), target.topic_prefix) as transport:
-        there = Asker(transport, "stable")
-        assert there.heartbeat(generation, ana).error == "NONE"
-        assert there.fetch() == {("t", 0): 5}
-        assert there.commit(generation, ana, 6).error == "NONE"
-        assert there.ask(there.syncing(generation, ana)).assignment == b"mine"
-        assert Asker(transport, "offsets").fetch() == {("t", 0): 7}
-        assert heartbeat(transport, joined.member_epoch).error == "NONE"  # type: ignore[union-attr]
-        _, next_generation = Asker(transport, "removed").alone(client_id="di")
-        assert next_generation > removed_generation
-        with ExportFile(file) as opened:
-            highest = opened.head.highest_token
-        assert run(target, "groups", "describe", "removed")["members"][0]["fencing_token"] > highest
-        assert there.leave(ana).error == "NONE"
     another = rewritten(file, tmp_path / "another.jsonl")
     with pytest.raises(RequestRefused, match="5 of 5 groups are refused"):
         run(target, "checkpoint", "import", str(another), "--yes")
