@@ -75,12 +75,14 @@ def _continued(kept: KeptMoves, request: ImportGroup, carried: Carried, at_ms: i
     """Return a state with a generation that no client has heard of with another assignment.
 
     The generation continues, unless the state is not the newest one, or a removed group of that name was as far here.
+    The versions begin anew, as those of a group that is created here: no reader of the topics has seen earlier ones.
     """
     removed = kept.groups.removed_groups.get(request.group_id)
     before = 0 if removed is None else removed.generation_id
     if isinstance(carried, Living):
         group = carried.group
         remove_addresses(group)
+        group.version = 0
         is_lost = request.is_older or (group.generation_id <= before and bool(before))
         return Living(_emptied(group, max(group.generation_id, before), at_ms)) if is_lost else carried
     if isinstance(carried, carrying.Tombstone):
@@ -99,7 +101,7 @@ def _emptied(group: AnyGroup, generation_id: int, at_ms: int) -> AnyGroup:
     else:
         vitals = Vitals(now_ms=now_ms, generation_id=generation_id)
         emptied = Group(vitals=vitals, group_id=group.group_id, since_ms=now_ms, protocol_type=group.protocol_type)
-    emptied.version, emptied.token, emptied.allowance = group.version, group.token, group.allowance
+    emptied.token, emptied.allowance = group.token, group.allowance
     emptied.offsets, emptied.offsets_count = group.offsets, group.offsets_count
     emptied.look_at_offsets(now_ms)
     return emptied
