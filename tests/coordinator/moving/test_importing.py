@@ -16,7 +16,7 @@ from coordinator.outputs import Event, GroupArrived, Published, Reply
 from coordinator.phases import Phase
 from coordinator.requests import OffsetToCommit, Received, TxnOffsetCommit
 from tests.coordinator.consumer.conversation import Conversation
-from tests.coordinator.moving.pair import Coordinator
+from tests.coordinator.moving.pair import Coordinator, Pair
 from tests.coordinator.scenario import Scenario
 
 
@@ -66,6 +66,7 @@ def test_a_stable_group_continues():
     assert t.imports(exported(s.group)) == "adopted"
     t.hears(ErrorCode.NONE)
     assert (t.group.generation_id, t.group.leader_id, t.group.offsets) == (2, s.group.leader_id, s.group.offsets)
+    assert {m.reply_to for m in t.group.members.values()} == {""}, "mailboxes come with the members' next requests"
     (arrived,) = t.events(GroupArrived)
     assert (arrived.source, arrived.move_id, arrived.version_before) == ("old", "import/c/7/g", 0)
     assert [o for o in t.outputs if isinstance(o, Event) and not isinstance(o, GroupArrived)] == []
@@ -172,6 +173,17 @@ def test_a_group_in_transit_from_here_is_refused():
     assert peer.said.result == "in_transit"
     peer.ask("op", ImportGroup, **exported(s.group))
     assert peer.said.result == "adopted before"
+
+
+def test_a_group_that_has_moved_from_here_is_refused():
+    """Also in place of a removed group: another coordinator serves it."""
+    pair = Pair.stable("c1")
+    pair.a.at(10_000).release()
+    pair.b.at(10_100)
+    pair.carry()
+    for replaces in (False, True):
+        pair.a.ask("op", ImportGroup, **exported(source().group, replaces=replaces))
+        assert pair.a.said.result == "older"
 
 
 def test_a_group_that_lives_here_stays():

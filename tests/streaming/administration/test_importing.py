@@ -79,7 +79,8 @@ def test_every_group_is_imported_in_the_order_of_the_file() -> None:
         assert {m: x.assignment for m, x in group.members.items()} == {
             m: x.assignment for m, x in before.members.items()
         }
-        assert group.token > max(name.token for name in names.by_id.values()), "above every token of the file"
+    highest = max(name.token for name in names.by_id.values())
+    assert {request.token_floor for request in t.received} == {highest + 1}, "above every token of the file"
 
 
 def test_a_check_changes_nothing() -> None:
