@@ -6,6 +6,7 @@ response takes a batch. The result of each group is reported in the order of the
 Source: moving.md 7.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
@@ -20,12 +21,17 @@ from coordinator.moving import carrying
 from coordinator.moving.importing import ADOPTED_BEFORE, KEPT
 from coordinator.requests import DeleteGroup
 from streaming.errors import RequestRefused
+from streaming.views.text import escape
 from streaming.wire.export_file import Head, Line
 
 AT_A_TIME = 64
 """The groups in work: as many as a move has in transit at most."""
 
+PAUSES_S = (0.2, 1, 2, 4, 8, 16)
+"""The pauses before a request is sent again that the coordinator is too busy to handle."""
+
 NONE = ErrorCode.NONE.name
+BUSY = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.name
 LIVES_HERE = "lives_here"
 
 Ask = Callable[[Any], Any]
@@ -76,10 +82,11 @@ class Importer:
 
     Args:
         head: The first line of the file.
+        pause: Waits for some seconds.
     """
 
-    def __init__(self, ask: Ask, head: Head, choice: Choice) -> None:
-        self._ask, self._head, self._choice = ask, head, choice
+    def __init__(self, ask: Ask, head: Head, choice: Choice, pause: Callable[[float], object] = time.sleep) -> None:
+        self._ask_once, self._head, self._choice, self._pause = ask, head, choice, pause
         self._token_floor = min(max(head.highest_token + 1, choice.token_floor), MOVE_NUMBER_MAX)
         self._one_in_parts = Lock()  # a shard keeps the parts of few groups at a time
 
@@ -106,6 +113,23 @@ class Importer:
             while some := list(islice(remaining, AT_A_TIME)):
                 yield from threads.map(work, some)
 
+    def _ask(self, request: Any) -> Any:
+        """Send a request, and again while the coordinator is too busy, and return the response.
+
+        Raises:
+            RequestRefused: The response is about the request itself: no right, or a coordinator of an older version.
+        """
+        answer = self._ask_once(request)
+        for pause_s in PAUSES_S:
+            if answer.error != BUSY:
+                break
+            self._pause(pause_s)
+            answer = self._ask_once(request)
+        if answer.error != NONE and isinstance(request, ImportGroup | CheckAdoption) and not _result_of(answer):
+            why = answer.error_message or answer.error
+            raise RequestRefused(f"The coordinator did not import {escape(request.group_id)} ({answer.error}: {why}).")
+        return answer
+
     # -- one group -----------------------------------------------------------------------------------------------------
 
     def _import(self, line: Line) -> Result:
@@ -124,10 +148,10 @@ class Importer:
     def _send(self, line: Line) -> Any:
         """Send all parts of a group, and return the response with the result."""
         if carrying.parts_of(line.state) == 1:
-            return self._accepted(self._ask(self._part(line, 1)))
+            return self._ask(self._part(line, 1))
         with self._one_in_parts:
             for part in range(1, carrying.parts_of(line.state) + 1):
-                answer = self._accepted(self._ask(self._part(line, part)))
+                answer = self._ask(self._part(line, part))
                 if answer.error != NONE or answer.result != KEPT:
                     break
             return answer
@@ -158,30 +182,13 @@ class Importer:
         if group is not None and group.pending_commits and not self._choice.drops_open_transactions:
             return Result(line.group_id, Status.REFUSED, "unsound", "the group has open transactions")
         members = len(group.members) if group is not None else 0
-        answer = self._accepted(
-            self._ask(
-                CheckAdoption(
-                    request_id="",
-                    reply_to="",
-                    group_id=line.group_id,
-                    codec=line.codec,
-                    bytes=line.bytes,
-                    members=members,
-                )
-            )
-        )
+        who = {"request_id": "", "reply_to": "", "group_id": line.group_id}
+        answer = self._ask(CheckAdoption(**who, codec=line.codec, bytes=line.bytes, members=members))
         if answer.reason is None:
             return Result(line.group_id, Status.WOULD_BE_IMPORTED)
         return Result(line.group_id, Status.REFUSED, answer.reason, answer.why or "")
 
-    @staticmethod
-    def _accepted(answer: Any) -> Any:
-        """Return a response about a group.
 
-        Raises:
-            RequestRefused: The response is about the request itself: no right, or a coordinator of an older version.
-        """
-        if answer.error != NONE and not getattr(answer, "result", ""):
-            why = answer.error_message or answer.error
-            raise RequestRefused(f"The coordinator imports no groups for this sender ({answer.error}: {why}).")
-        return answer
+def _result_of(answer: Any) -> str:
+    """Return the result of an import; "" for a response without one."""
+    return str(getattr(answer, "result", ""))

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from coordinator.limits import FENCING_TOKEN_FLOOR_MAX
 from streaming.cli.extras import require
 from streaming.cli.options import BootstrapServers, Format, Master, TopicPrefix
 from streaming.cli.output import OutputFormat
@@ -112,7 +113,11 @@ def import_checkpoint(
     ] = False,
     token_floor: Annotated[
         int,
-        typer.Option(min=0, max=2**52, help="No later fencing token is below it; needed if clocks have gone back."),
+        typer.Option(
+            min=0,
+            max=FENCING_TOKEN_FLOOR_MAX,
+            help="No later fencing token is below it; needed if clocks have gone back.",
+        ),
     ] = 0,
     retire: Annotated[
         str | None,

@@ -170,8 +170,37 @@ def test_a_sender_without_the_right_and_an_older_coordinator_end_the_command() -
         def refuse(request: Any, error: ErrorCode = error) -> ErrorAnswer:
             return ErrorAnswer(request_id="", error=error.name, code=error.number, error_message="no")
 
-        with pytest.raises(RequestRefused, match=f"imports no groups for this sender .{error.name}: no"):
+        with pytest.raises(RequestRefused, match=f"did not import .* .{error.name}: no"):
             list(Importer(refuse, head_of(names), Choice()).import_all(lines_of(names)))
+
+
+def test_a_busy_coordinator_is_asked_again() -> None:
+    names = names_of(every_phase().shard.to_bytes())
+    t, pauses, busy = Served(), list[float](), set[str]()
+
+    def ask(request: Any) -> Any:
+        if request.group_id not in busy:
+            busy.add(request.group_id)
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return ErrorAnswer(request_id="", error=error.name, code=error.number)
+        return t(request)
+
+    importer = Importer(ask, head_of(names), Choice(), pauses.append)
+    assert list(importer.import_all(lines_of(names))) == all_of(Status.IMPORTED)
+    assert pauses == [importing.PAUSES_S[0]] * len(names.by_id)
+
+
+def test_a_coordinator_that_stays_busy_ends_the_command() -> None:
+    names, pauses = names_of(every_phase().shard.to_bytes()), list[float]()
+    error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def ask(request: Any) -> Any:
+        return ErrorAnswer(request_id="", error=error.name, code=error.number)
+
+    importer = Importer(ask, head_of(names), Choice(), pauses.append)
+    with pytest.raises(RequestRefused, match="COORDINATOR_LOAD_IN_PROGRESS"):
+        list(importer.import_all(lines_of(names)[:1]))
+    assert tuple(pauses) == importing.PAUSES_S
 
 
 # -- the command -------------------------------------------------------------------------------------------------------

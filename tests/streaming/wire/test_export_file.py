@@ -228,5 +228,21 @@ def test_the_bounds_of_lines_and_files(file: Path, monkeypatch: pytest.MonkeyPat
     assert f"has {size} bytes; an export has {size - 1} at most." in refused(file)
 
 
+@pytest.mark.parametrize(("groups", "is_read"), [(export_file.GROUPS_MAX, True), (export_file.GROUPS_MAX + 1, False)])
+def test_the_bound_of_groups(groups: int, is_read: bool, file: Path) -> None:
+    head, *lines = file.read_bytes().splitlines()
+    file.write_bytes(sealed([json.dumps({**json.loads(head), "groups": groups}).encode(), *lines[:-1]]))
+    assert ("line 1: " not in refused(file)) is is_read
+
+
+def test_the_bound_of_the_first_line(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(file.read_bytes().splitlines(keepends=True)[0])
+    monkeypatch.setattr(export_file, "HEAD_BYTES_MAX", size)
+    with ExportFile(file) as opened:
+        opened.check()
+    monkeypatch.setattr(export_file, "HEAD_BYTES_MAX", size - 2)
+    assert "is no export of groups" in refused(file)
+
+
 def test_the_longest_state_fits_a_line() -> None:
     assert export_file.LINE_BYTES_MAX > -(-export_file.STATE_BYTES_MAX // 3) * 4 + 249 * 6 * 2 + 1_000
