@@ -243,6 +243,10 @@ MOVE_PART_BYTES = 512 * 2**10
 MOVE_PARTS_MAX = 64
 """Parts of one group: 32 MiB. Beyond it: INVALID_REQUEST."""
 
+MOVE_INFLATED_BYTES_MAX = 64 * 2**20
+"""The inflated state of one group that arrives: a made-up state of few bytes may inflate to very many. Beyond it:
+refused, `unsound`."""
+
 SENT_MAX = 256
 """Names of one shard in transit to another coordinator. Every batch carries their states. Beyond it:
 INVALID_REQUEST."""

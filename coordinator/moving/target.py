@@ -115,6 +115,8 @@ def read(record: Incoming, parts: dict[int, bytes], drops_open_transactions: boo
         carried = carrying.read(state)
         if not isinstance(carried, carrying.Living):
             return carried
+        if carrying.is_too_large(carried):
+            return Refusal("unsound", "the state inflates to too many bytes")
         group = carrying.group_of(carried)
         if drops_open_transactions:
             group.pending_commits = {}

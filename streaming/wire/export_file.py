@@ -287,8 +287,11 @@ def _problem_of(line: Line, head: Head) -> str | None:
         carried = carrying.read(line.state)
         if isinstance(carried, carrying.Nothing):
             return "it has no group"
-        if isinstance(carried, carrying.Living) and carrying.group_of(carried).group_id != line.group_id:
-            return "it has another group"
+        if isinstance(carried, carrying.Living):
+            if carrying.is_too_large(carried):
+                return "the group inflates to too many bytes"
+            if carrying.group_of(carried).group_id != line.group_id:
+                return "it has another group"
     except (CorruptState, KeyError):
         return "the group cannot be read"
     return None

@@ -1,5 +1,6 @@
 """Groups of an export are imported into another coordinator, which needs no peers (moving.md 7)."""
 
+import zlib
 from typing import Any
 
 import pytest
@@ -339,6 +340,19 @@ def test_a_large_group_comes_in_parts(monkeypatch: pytest.MonkeyPatch):
         result = t.imports({**fields, "part": part, "parts": parts, "state": carrying.part_of(whole, part)})
         assert result == ("adopted" if part == parts else "kept")
     t.is_("Stable")
+
+
+def test_a_state_that_inflates_to_very_many_bytes_is_refused(monkeypatch: pytest.MonkeyPatch):
+    """It must not need more memory than there is: the batch would never succeed."""
+    bomb = carrying.Living(b"", zlib.compress(b"\0" * (limits.MOVE_INFLATED_BYTES_MAX + 1), 9))
+    t = Target().at(9_000)
+    assert t.imports(exported(bomb)) == "unsound"
+    assert t.said.error_message == "the state inflates to too many bytes"
+    s = source()
+    size = len(zlib.decompress(carrying.living(s.group).rest))
+    for bound, result in ((size - 1, "unsound"), (size, "adopted")):
+        monkeypatch.setattr(carrying, "MOVE_INFLATED_BYTES_MAX", bound)
+        assert Target.of(s).at(9_000).imports(exported(s.group)) == result
 
 
 def test_too_many_groups_in_parts_wait():
