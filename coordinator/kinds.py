@@ -37,8 +37,8 @@ from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHe
 from coordinator.errors import ErrorCode
 from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.kind import Kind, Right, Subject, TopicRight, always
-from coordinator.move_requests import CancelMove, CheckAdoption, ReleaseGroup, TakeBack
-from coordinator.moving import source, target
+from coordinator.move_requests import CancelMove, CheckAdoption, ImportGroup, ReleaseGroup, TakeBack
+from coordinator.moving import importing, source, target
 from coordinator.outputs import (
     CancelMoveAnswer,
     CheckAccessAnswer,
@@ -56,6 +56,7 @@ from coordinator.outputs import (
     GroupTopicsAnswer,
     HeartbeatAnswer,
     HeartbeatsAnswer,
+    ImportGroupAnswer,
     JoinGroupAnswer,
     LeaveGroupAnswer,
     ListGroupsAnswer,
@@ -328,5 +329,11 @@ KINDS: dict[type[Struct], Kind] = {
         target.check,
         subject=Subject.MOVES,
         right=DESCRIBE_CLUSTER,
+    ),
+    ImportGroup: Kind(
+        ImportGroupAnswer,
+        importing.import_group,
+        subject=Subject.MOVES,
+        right=ALTER_CLUSTER,
     ),
 }

@@ -243,6 +243,10 @@ MOVE_PART_BYTES = 512 * 2**10
 MOVE_PARTS_MAX = 64
 """Parts of one group: 32 MiB. Beyond it: INVALID_REQUEST."""
 
+MOVE_INFLATED_BYTES_MAX = 64 * 2**20
+"""The inflated state of one group that arrives: a made-up state of few bytes may inflate to very many. Beyond it:
+refused, `unsound`."""
+
 SENT_MAX = 256
 """Names of one shard in transit to another coordinator. Every batch carries their states. Beyond it:
 INVALID_REQUEST."""
@@ -264,3 +268,7 @@ MOVE_CLOCK_MS = 300_000
 
 MOVE_NUMBER_MAX = 2**53
 """The number of a move is a fencing token, and JSON readers hold integers up to this one exactly."""
+
+LOST_GENERATIONS = 1_000
+"""How far the generation of a group goes on if it is imported from a state that is not its newest one. Its clients may
+have heard of later generations, but hardly of so many."""

@@ -82,6 +82,36 @@ class CheckAdoption(BaseRequest, frozen=True, kw_only=True, tag="check_adoption"
     members: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
 
 
+class ImportGroup(BaseRequest, frozen=True, kw_only=True, tag="import_group", rename={"source": "from"}):
+    """Adopt one part of the state of a name from an export. The coordinator that had the name will not run again.
+
+    Args:
+        move_id: "import/CHECKPOINT/BATCH/NAME", so that an export is imported once.
+        number: The highest fencing token that the group has given before the export.
+        source: The prefix of the coordinator that had the group; `from` in JSON.
+        token_floor: No later fencing token of the group is below it.
+        is_older: The state is not the newest one of the group. Its members are not adopted, and join anew.
+        replaces: A group of that name that was removed here is not newer than the state.
+        drops_open_transactions: Offsets of open transactions are not adopted.
+        part: From 1 to `parts`.
+        codec, bytes, crc: As in `adopt_group`.
+    """
+
+    move_id: MoveId
+    number: Number
+    source: Prefix
+    token_floor: Number
+    is_older: bool = False
+    replaces: bool = False
+    drops_open_transactions: bool = False
+    part: Part
+    parts: Part
+    codec: Annotated[int, Meta(ge=0, le=255)]
+    bytes: StateBytes
+    crc: Annotated[int, Meta(ge=0, le=2**32 - 1)]
+    state: PartBytes
+
+
 class BasePeerRecord(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", rename={"source": "from"}
 ):

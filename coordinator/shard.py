@@ -319,21 +319,21 @@ class Shard(ShardTime):
     def _take_for_moves(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a request to move a name, after the deadlines of its group up to the time of the request."""
         request: Any = received.request
-        group_id = request.group_id
-        if (home := shard_of(group_id, self._partitions)) != self._partition:
-            why = f"this group's requests belong in partition {home}"
-            yield kind.refuse(request, ErrorCode.NOT_COORDINATOR, why)
+        if (home := shard_of(request.group_id, self._partitions)) != self._partition:
+            yield kind.refuse(request, ErrorCode.NOT_COORDINATOR, f"this group's requests belong in partition {home}")
             return
-        yield from self._advance(group_id, received.at_ms, self._times.now_ms)
+        yield from self._advance(request.group_id, received.at_ms, self._times.now_ms)
         moves = self._kept_moves(Moves()) if self._moves is None else self._moves
-        yield from self._about_moves(moves, group_id, received, self._handle(kind, moves, received, received.at_ms))
+        outputs = self._handle(kind, moves, received, received.at_ms)
+        yield from self._about_moves(moves, request.group_id, received, outputs)
+        if not moves.moves.is_blank:
+            self._moves = moves  # a coordinator without peers has imported its first group
 
     def _take_from_peer(self, received: Received) -> Iterator[Output]:
         """Handle a record of another coordinator."""
         record: Any = received.request
         moves = self._kept_moves(Moves()) if self._moves is None else self._moves
-        outputs = received_from_peer(moves, received, record)
-        yield from self._about_moves(moves, record.group_id, received, outputs)
+        yield from self._about_moves(moves, record.group_id, received, received_from_peer(moves, received, record))
 
     def _about_moves(
         self, moves: KeptMoves, group_id: str, received: Received, outputs: Iterable[Output]

@@ -19,6 +19,7 @@
     ├── NoCheckpoint        The checkpoint does not exist, or holds no finished batch
     ├── CheckpointMismatch  The checkpoint belongs to another query or to other settings
     ├── InUse               A coordinator runs on the checkpoint, or a command changes it
+    ├── BadExport           The file is no complete export of groups, or it cannot be read or written
     │ streaming.administration.policy_files
     ├── BadPolicies         The file contains no valid policies
     │ streaming.administration.rules
@@ -64,6 +65,8 @@
     │ streaming.query.coordinator
     ├── ConnectorMissing    Spark's Kafka connector is missing
     ├── QueryFailed         The query ended by itself; the text names the cause
+    │ streaming.query.exporting
+    ├── Unfinished          A batch of the checkpoint was planned and is not finished
     │ streaming.query.failures
     ├── SparkRefused        Spark could not start; the text names the cause
     │ streaming.query.fencing
@@ -204,5 +207,11 @@ class CheckpointMismatch(UserError):
 
 class InUse(UserError):
     """A coordinator runs on the checkpoint, or a command changes it."""
+
+    exit_code = Exit.NEEDS_A_PERSON
+
+
+class BadExport(UserError):
+    """The file is no complete export of groups, or it cannot be read or written."""
 
     exit_code = Exit.NEEDS_A_PERSON

@@ -6,4 +6,5 @@ resuming      times and addresses after a move
 soundness     the check of a state that another coordinator has sent
 source        the side that releases a group
 target        the side that adopts it
+importing     groups of an export, which no coordinator has released
 """

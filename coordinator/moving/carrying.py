@@ -1,5 +1,6 @@
 """The state of a name as bytes, and the parts in which it is sent (moving.md 1)."""
 
+import zlib
 from collections.abc import Mapping
 
 import msgspec
@@ -9,7 +10,7 @@ from coordinator.codec import Stored, decode_group, encode_rest
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.encoding import ENCODER, decode
 from coordinator.group import Group
-from coordinator.limits import MOVE_PART_BYTES
+from coordinator.limits import MOVE_INFLATED_BYTES_MAX, MOVE_PART_BYTES
 from coordinator.vitals_codec import encode_vitals
 
 
@@ -59,6 +60,14 @@ def living(group: Group | ConsumerGroup) -> Living:
     """Return a group in the form in which it is sent."""
     rest = encode_rest(group)
     return Living(encode_vitals(group.vitals, rest), rest, isinstance(group, ConsumerGroup))
+
+
+def is_too_large(carried: Living) -> bool:
+    """Return whether a state that somebody else has written inflates to more bytes than are read."""
+    try:
+        return len(zlib.decompressobj().decompress(carried.rest, MOVE_INFLATED_BYTES_MAX + 1)) > MOVE_INFLATED_BYTES_MAX
+    except zlib.error:
+        return False
 
 
 def group_of(carried: Living) -> Group | ConsumerGroup:

@@ -15,7 +15,14 @@ from coordinator.group import Group
 from coordinator.hashing import crc32c
 from coordinator.limits import GATHERING_MAX, MOVE_AGE_MS, MOVE_CLOCK_MS, MOVE_PART_BYTES, MOVE_PARTS_MAX
 from coordinator.move_parts import ADOPTED, Arrived, Gathering, Verdict
-from coordinator.move_requests import AdoptGroup, AdoptionRefused, CancelMove, CheckAdoption, GroupAdopted
+from coordinator.move_requests import (
+    AdoptGroup,
+    AdoptionRefused,
+    CancelMove,
+    CheckAdoption,
+    GroupAdopted,
+    ImportGroup,
+)
 from coordinator.moving import carrying
 from coordinator.moving.kept_moves import Custody, KeptMoves
 from coordinator.moving.resuming import lacks_addresses, resume
@@ -25,6 +32,8 @@ from coordinator.outputs import CancelMoveAnswer, CheckAdoptionAnswer, GroupArri
 from coordinator.refusals import refusal
 
 AnyGroup = Group | ConsumerGroup
+Incoming = AdoptGroup | ImportGroup
+"""A part of a state: from another coordinator, or from an export."""
 
 
 class Refusal(NamedTuple):
@@ -52,21 +61,26 @@ def adopt(kept: KeptMoves, record: AdoptGroup, at_ms: int) -> Iterator[Output]:
     if (number := kept.number_of(group_id)) > record.number:
         yield _refuse(kept, record, Refusal("older", f"the number of the name is {number} at the target"), at_ms)
         return
-    parts = _gather(kept, record)
+    parts = gather(kept, record, record.released_ms)
     if isinstance(parts, Refusal):
         yield _refuse(kept, record, parts, at_ms)
     elif parts is not None:
-        carried = _read(record, parts)
+        carried = read(record, parts)
         if isinstance(carried, Refusal):
             yield _refuse(kept, record, carried, at_ms)
-        elif (refused := _refusal_of(kept, record, carried, at_ms)) is not None:
+        elif (refused := refusal_of(kept, record, carried, at_ms, home=record.home)) is not None:
             yield _refuse(kept, record, refused, at_ms)
         else:
-            yield from _adopt(kept, record, carried, at_ms)
+            yield from install(kept, record, carried, at_ms, kept.config.fencing_token_floor)
+            yield _answer(kept, record, Verdict(record.number, ADOPTED, "", at_ms, at_ms))
 
 
-def _gather(kept: KeptMoves, record: AdoptGroup) -> dict[int, bytes] | Refusal | None:
-    """Return all parts of a move; None while parts are missing."""
+def gather(kept: KeptMoves, record: Incoming, begun_ms: int) -> dict[int, bytes] | Refusal | None:
+    """Return all parts of a move; None while parts are missing.
+
+    Args:
+        begun_ms: The time from which the retention time of the parts counts.
+    """
     gathering = kept.moves.gathering
     if record.parts == 1:
         return {1: record.state}
@@ -74,23 +88,23 @@ def _gather(kept: KeptMoves, record: AdoptGroup) -> dict[int, bytes] | Refusal |
     if entry is None:
         if len(gathering) >= GATHERING_MAX:
             return Refusal("busy", f"{GATHERING_MAX} other moves to this shard have missing parts")
-        entry = gathering[record.move_id] = Gathering(record.group_id, record.number, record.released_ms)
+        entry = gathering[record.move_id] = Gathering(record.group_id, record.number, begun_ms)
     entry.parts[record.part] = record.state
     if len(entry.parts) < record.parts:
         return None
     return gathering.pop(record.move_id).parts
 
 
-class _Living(NamedTuple):
+class Living(NamedTuple):
     """A group that has come."""
 
     group: AnyGroup
 
 
-_Read = _Living | carrying.Tombstone | carrying.Nothing
+Carried = Living | carrying.Tombstone | carrying.Nothing
 
 
-def _read(record: AdoptGroup, parts: dict[int, bytes]) -> _Read | Refusal:
+def read(record: Incoming, parts: dict[int, bytes], drops_open_transactions: bool = False) -> Carried | Refusal:
     """Return the state of a name from all of its parts."""
     state = carrying.joined(parts)
     if len(state) != record.bytes or crc32c(state) != record.crc:
@@ -101,16 +115,24 @@ def _read(record: AdoptGroup, parts: dict[int, bytes]) -> _Read | Refusal:
         carried = carrying.read(state)
         if not isinstance(carried, carrying.Living):
             return carried
+        if carrying.is_too_large(carried):
+            return Refusal("unsound", "the state inflates to too many bytes")
         group = carrying.group_of(carried)
+        if drops_open_transactions:
+            group.pending_commits = {}
         problem = problem_of(group, record.group_id)
     except (CorruptState, KeyError):
         return Refusal("unsound", "the state cannot be read")
-    return _Living(group) if problem is None else Refusal("unsound", problem)
+    return Living(group) if problem is None else Refusal("unsound", problem)
 
 
-def _refusal_of(kept: KeptMoves, record: AdoptGroup, carried: _Read, at_ms: int) -> Refusal | None:
-    """Return the refusal of a state that can be read; None if it is adopted."""
-    if isinstance(carried, _Living):
+def refusal_of(kept: KeptMoves, record: Incoming, carried: Carried, at_ms: int, *, home: bool) -> Refusal | None:
+    """Return the refusal of a state that can be read; None if it is adopted.
+
+    Args:
+        home: The source owns the slot of the name.
+    """
+    if isinstance(carried, Living):
         members = len(carried.group.members)
         if (too_large := _too_large(carried.group, members, kept.config)) is not None:
             return too_large
@@ -118,7 +140,7 @@ def _refusal_of(kept: KeptMoves, record: AdoptGroup, carried: _Read, at_ms: int)
             return Refusal("clock", f"the time of the group is {ahead_ms} ms ahead of the target's")
     if (taken := _taken(kept, record.group_id)) is not None:
         return taken
-    return None if record.home or kept.owns(record.group_id) else NOT_HOME
+    return None if home or kept.owns(record.group_id) else NOT_HOME
 
 
 def _codec_refusal(codec: int) -> Refusal:
@@ -139,14 +161,18 @@ def _too_large(group: AnyGroup, members: int, config: Config) -> Refusal | None:
     return Refusal("too_large", f"the group has {members} members, and {size_max} are allowed at the target")
 
 
-def _adopt(kept: KeptMoves, record: AdoptGroup, carried: _Read, at_ms: int) -> Iterator[Output]:
-    group_id, floor = record.group_id, kept.config.fencing_token_floor
+def install(kept: KeptMoves, record: Incoming, carried: Carried, at_ms: int, floor: int) -> Iterator[Output]:
+    """Serve a name from now on, and store the verdict about its move.
+
+    Args:
+        floor: The fencing token of the group is not below it.
+    """
+    group_id = record.group_id
     kept.groups.take_out(group_id)
     kept.moves.away.pop(group_id, None)
     if not kept.owns(group_id):
         kept.moves.guests[group_id] = record.number
-    verdict = Verdict(record.number, ADOPTED, "", at_ms, at_ms)
-    if isinstance(carried, _Living):
+    if isinstance(carried, Living):
         group = carried.group
         group.token = max(group.token, record.number, floor)
         resume(group, at_ms, kept.noticed_ms, kept.config)
@@ -156,11 +182,10 @@ def _adopt(kept: KeptMoves, record: AdoptGroup, carried: _Read, at_ms: int) -> I
     else:
         if isinstance(carried, carrying.Tombstone):
             kept.groups.bury(group_id, carried.generation_id, max(carried.token, record.number, floor), at_ms)
-        kept.remember(group_id, record.move_id, verdict)
-    yield _answer(kept, record, verdict)
+        kept.remember(group_id, record.move_id, Verdict(record.number, ADOPTED, "", at_ms, at_ms))
 
 
-def _publish(group: AnyGroup, record: AdoptGroup) -> Iterator[Output]:
+def _publish(group: AnyGroup, record: Incoming) -> Iterator[Output]:
     """Yield the event of a group that has arrived, and its records under this coordinator's prefix."""
     before = group.version
     yield event(

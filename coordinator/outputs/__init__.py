@@ -36,7 +36,13 @@ from coordinator.outputs.events import (
     Rejected,
 )
 from coordinator.outputs.move_events import GroupArrived, GroupMoved, GroupReleased, GroupTakenBack, MoveIgnored
-from coordinator.outputs.move_replies import CancelMoveAnswer, CheckAdoptionAnswer, ReleaseGroupAnswer, TakeBackAnswer
+from coordinator.outputs.move_replies import (
+    CancelMoveAnswer,
+    CheckAdoptionAnswer,
+    ImportGroupAnswer,
+    ReleaseGroupAnswer,
+    TakeBackAnswer,
+)
 from coordinator.outputs.observed_events import (
     HistoryGap,
     MemberGone,
@@ -159,6 +165,7 @@ __all__ = [
     "HeartbeatsAnswer",
     "HistoryGap",
     "Hold",
+    "ImportGroupAnswer",
     "JoinGroupAnswer",
     "JoinedMember",
     "LeaveGroupAnswer",

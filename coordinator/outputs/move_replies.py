@@ -25,3 +25,9 @@ class CheckAdoptionAnswer(Answer, frozen=True, kw_only=True, tag="check_adoption
 
     reason: str | None = None
     why: str | None = None
+
+
+class ImportGroupAnswer(Answer, frozen=True, kw_only=True, tag="import_group"):
+    """The result: `adopted`, `adopted before`, `kept` while other parts are missing, or the reason of the refusal."""
+
+    result: str = ""

@@ -11,6 +11,7 @@ from coordinator.outputs.described import DescribedHold, PolicyName
 from coordinator.outputs.move_replies import (
     CancelMoveAnswer,
     CheckAdoptionAnswer,
+    ImportGroupAnswer,
     ReleaseGroupAnswer,
     TakeBackAnswer,
 )
@@ -378,6 +379,7 @@ AnyAnswer = (
     | CancelMoveAnswer
     | TakeBackAnswer
     | CheckAdoptionAnswer
+    | ImportGroupAnswer
 )
 
 

@@ -1,8 +1,9 @@
-"""`coordinator checkpoint inspect` and `verify`: the contents of a checkpoint and a check of them."""
+"""`coordinator checkpoint inspect`, `verify` and `export`: the contents of a checkpoint, checked or as a file."""
 
 import json
 from collections.abc import Iterator
 from datetime import UTC
+from pathlib import Path
 
 import msgspec
 
@@ -10,7 +11,10 @@ from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch
 from streaming.moments import calendar_time
 from streaming.progress import Work, shown
+from streaming.query.exporting import Exported
+from streaming.query.exporting import export as exported
 from streaming.query.inspection import Contents, KeptShard, examine
+from streaming.views.text import counted, escape
 
 COLUMNS = ("SHARD", "GROUPS", "MEMBERS", "OFFSETS", "FORGOTTEN", "BYTES", "CODEC", "NEXT-DEADLINE", "ALARM")
 NONE = "-"
@@ -36,6 +40,44 @@ def verify(settings: Settings, *, as_json: bool) -> tuple[str, bool]:
     groups = sum(len(shard.groups) for shard in contents.shards)
     fine = f"Nothing found: {groups} groups in {len(contents.shards)} shards, {_batches(contents)}."
     return "\n".join(contents.findings or [fine, *_in_use(contents)]), bool(contents.findings)
+
+
+def export(
+    settings: Settings, file: Path, *, is_dry_run: bool, is_stopped: bool, takes_unfinished: bool, as_json: bool
+) -> str:
+    """Write the groups of the checkpoint to a new file, and return the result as text.
+
+    Raises:
+        UserError: The checkpoint is in use or damaged, has an unfinished batch, or the file cannot be written.
+    """
+    with shown(Work("Exporting the checkpoint", "groups")) as work:
+        done = exported(
+            settings,
+            file,
+            is_dry_run=is_dry_run,
+            is_stopped=is_stopped,
+            takes_unfinished=takes_unfinished,
+            tell=work.report,
+        )
+    return json.dumps(msgspec.to_builtins(done), indent=2) if as_json else "\n".join(_told_export(done))
+
+
+def _told_export(done: Exported) -> Iterator[str]:
+    head = done.head
+    what = f"{counted(head.groups - done.removed, 'group')} and {counted(done.removed, 'removed group')}"
+    of = f"of {escape(head.prefix)}, as of {_moment(head.made_ms)} (batch {head.batch})"
+    if done.file is None:
+        yield f"The file would have {what} {of}. Nothing was written."
+    else:
+        yield f"{done.file} has {what} {of}, in {done.size_bytes} bytes."
+    if done.in_transit:
+        yield f"Not in the file, because they are in transit to another coordinator: {_names(done.in_transit)}."
+    if done.open_transactions:
+        yield f"With open transactions, so that an import refuses them as they are: {_names(done.open_transactions)}."
+
+
+def _names(group_ids: list[str]) -> str:
+    return ", ".join(map(escape, group_ids))
 
 
 def _examined(settings: Settings) -> Contents:

@@ -119,11 +119,12 @@ def planned_at_ms(spark: SparkSession, settings: Settings) -> int | None:
     plans, aside = f"{query_folder(settings)}/offsets", f"{settings.checkpoint}/{REPLANNED}"
     files = [f"{plans}/{number}" for number in batches(spark, plans)[-1:]]
     files += [f"{aside}/{name}" for name in names(spark, aside) if not name.startswith(".")]
-    times_ms = [at_ms for file in files if (at_ms := _planned_at_ms(spark, file)) is not None]
+    times_ms = [at_ms for file in files if (at_ms := plan_time_ms(spark, file)) is not None]
     return max(times_ms, default=None)
 
 
-def _planned_at_ms(spark: SparkSession, file: str) -> int | None:
+def plan_time_ms(spark: SparkSession, file: str) -> int | None:
+    """Return the time of a plan; None if it cannot be read."""
     try:
         _, planned, *_ = read_file(spark, file).decode().splitlines()
         return int(json.loads(planned)["batchTimestampMs"])

@@ -101,20 +101,26 @@ def examine(settings: Settings, tell: Callable[[int, int], None] = lambda read, 
         CheckpointMismatch: The identity of the checkpoint cannot be read, and without it nothing else can be checked.
     """
     spark = of_folder(settings)
-    spark.streams.active  # noqa: B018  starts the service from which the reader of states gets its peers
-    identity = checkpoint.read_identity(spark, settings.checkpoint)
-    if identity is None:
-        _refuse(spark, settings.checkpoint)
-    assert identity is not None, "_refuse has raised"
+    identity = identity_of(spark, settings.checkpoint)
     return _Examination(spark, settings.checkpoint, identity, tell).contents()
 
 
 def of_folder(settings: Settings) -> SparkSession:
     """Start Spark to read a checkpoint, in this process unless the setting `master` says otherwise."""
-    return open_session(settings if settings.master else settings.model_copy(update={"master": "local[1]"}))
+    spark = open_session(settings if settings.master else settings.model_copy(update={"master": "local[1]"}))
+    spark.streams.active  # noqa: B018  starts the service from which the reader of states gets its peers
+    return spark
 
 
-def _refuse(spark: SparkSession, folder: str) -> None:
+def identity_of(spark: SparkSession, folder: str) -> Identity:
+    """Return the identity of a checkpoint.
+
+    Raises:
+        NoCheckpoint: The folder contains no checkpoint.
+        CheckpointMismatch: The identity is missing, or cannot be read.
+    """
+    if (identity := checkpoint.read_identity(spark, folder)) is not None:
+        return identity
     if checkpoint.exists(spark, f"{folder}/query"):
         raise CheckpointMismatch(f"The checkpoint {folder} has no identity.json: restore that file from a back-up.")
     raise NoCheckpoint(f"There is no checkpoint at {folder}: name the folder that `coordinator run` was given.")
@@ -223,16 +229,13 @@ class _Examination:
     # -- the groups' state ---------------------------------------------------------------------------------------------
 
     def _of_the_state(self, batch: int) -> Iterator[str]:
-        reader = self._spark.read.format("statestore").option("batchId", batch)
-        try:
-            rows = reader.load(self._query).select("key.key", "value.groupState.shard", "value.timeoutTimestamp")
-            found = rows.collect()
-        except (PySparkException, Py4JJavaError) as error:
-            yield f"The groups' state after batch {batch} cannot be read ({innermost(str(error))}): {RESTORE}."
-            return
         shards = self._identity.request_partitions
-        for key, stored, alarm_ms in sorted(found, key=lambda row: row[0] % shards):
-            number = key % shards
+        try:
+            found = stored_shards(self._spark, self._query, batch, shards)
+        except CheckpointMismatch as error:
+            yield str(error)
+            return
+        for number, stored, alarm_ms in found:
             self._advance()
             try:
                 held = unpacked(stored)
@@ -245,6 +248,24 @@ class _Examination:
             self._found.shards.append(shard)
             if strangers := [g.group_id for g in shard.groups if shard_of(g.group_id, shards) != number]:
                 yield f"Shard {number} holds {strangers[0]}, which is another shard's group: {RESTORE}."
+
+
+def stored_shards(spark: SparkSession, query: str, batch: int, shards: int) -> list[tuple[int, str, int]]:
+    """Return the number, the state and the next timeout of each shard after a batch, in the order of their numbers.
+
+    Args:
+        query: The folder of Spark's own part of the checkpoint.
+
+    Raises:
+        CheckpointMismatch: The states cannot be read.
+    """
+    reader = spark.read.format("statestore").option("batchId", batch)
+    try:
+        rows = reader.load(query).select("key.key", "value.groupState.shard", "value.timeoutTimestamp").collect()
+    except (PySparkException, Py4JJavaError) as error:
+        why = innermost(str(error))
+        raise CheckpointMismatch(f"The groups' state after batch {batch} cannot be read ({why}): {RESTORE}.") from error
+    return sorted((key % shards, stored, alarm_ms) for key, stored, alarm_ms in rows)
 
 
 def _gaps(kind: str, numbers: list[int]) -> Iterator[str]:

@@ -70,8 +70,42 @@ def alone(checkpoint: str) -> Iterator[bool]:
     except OSError as error:
         raise InUse(f"{folder / MARK} cannot be written ({error.strerror}), so its use cannot be checked.") from error
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InUse(f"A coordinator runs on the checkpoint {checkpoint}: stop it first.") from None
+        _lock(file, checkpoint)
         yield True
+
+
+@contextmanager
+def stopped(checkpoint: str) -> Iterator[bool]:
+    """Prevent coordinators from starting on a checkpoint while a command reads it, and write nothing.
+
+    Yield False if the folder is not on this machine. A folder without the mark, such as a back-up of an older version,
+    cannot be locked.
+
+    Raises:
+        InUse: A coordinator runs on the checkpoint, or the mark cannot be read.
+    """
+    if (folder := local_folder(checkpoint)) is None:
+        yield False
+        return
+    try:
+        file = (folder / MARK).open("rb")
+    except FileNotFoundError:
+        yield True
+        return
+    except OSError as error:
+        raise InUse(f"{folder / MARK} cannot be read ({error.strerror}), so its use cannot be checked.") from error
+    with file:
+        _lock(file, checkpoint)
+        yield True
+
+
+def _lock(file: IO[bytes], checkpoint: str) -> None:
+    """Acquire the exclusive lock.
+
+    Raises:
+        InUse: A coordinator holds the shared one.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InUse(f"A coordinator runs on the checkpoint {checkpoint}: stop it first.") from None

@@ -131,6 +131,7 @@ MAY_FORMAT = {
     "policies._problems_of_freeze",        # text and numbers
     "hashing._written",                    # text
     "hashing.member_suffix",               # text
+    "importing._incoming",                 # a number
     "membership._new_id",                  # text
     "shard.Shard._group_for",              # a number
     "shard.Shard._take_for_moves",         # a number
@@ -140,12 +141,12 @@ MAY_FORMAT = {
     "source._why_not",                     # text and numbers
     "source.take_back_sent",               # text
     "target._codec_refusal",               # numbers
-    "target._gather",                      # a number
-    "target._refusal_of",                  # a number
     "target._too_large",                   # numbers
     "target.adopt",                        # a number
     "target.cancel",                       # text
     "target.check",                        # numbers
+    "target.gather",                       # a number
+    "target.refusal_of",                   # a number
 }  # fmt: skip
 """Where text is put together that may reach an output: of `str` and `int` alone, for whatever holds text writes that by
 `repr`. Sentences of errors and assertions are no outputs."""

@@ -38,6 +38,7 @@ COMMANDS = {
     "export": "coordinator",
     "checkpoint inspect x": "coordinator",
     "checkpoint verify x": "coordinator",
+    "checkpoint export x y": "coordinator",
     "checkpoint replan x": "coordinator",
     "gateway": "gateway",
     "dashboard": "page",

@@ -1,18 +1,21 @@
-"""`coordinator checkpoint inspect` and `verify` on a real checkpoint: intact, damaged in each way, and in use."""
+"""`coordinator checkpoint inspect`, `verify` and `export` on a real checkpoint: intact, damaged, in use."""
 
 import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.testing
 
 from streaming.cli.main import app
 from streaming.config.settings import Settings
-from streaming.errors import NoCheckpoint
+from streaming.errors import BadExport, CheckpointMismatch, InUse, NoCheckpoint
 from streaming.query.coordinator import Coordinator
+from streaming.query.exporting import Unfinished
 from streaming.query.inspection import examine
+from streaming.wire.export_file import ExportFile
 from tests.system.asking import Asker
 from tests.system.earlier import unpack
 from tests.system.replaying import SECRET
@@ -138,3 +141,50 @@ def test_checkpoint_in_use_can_be_read(coordinator: Coordinator, asker: Asker) -
     assert contents.findings == []
     assert asker.group_id in {group.group_id for shard in contents.shards for group in shard.groups}
     assert asker.heartbeat(generation, ana).error == "NONE"
+
+
+def exported(folder: str, file: Path, *flags: str) -> dict[str, Any]:
+    code, told = run("export", folder, str(file), "-o", "json", *flags)
+    assert code == 0
+    return dict(json.loads(told))
+
+
+def test_intact_checkpoint_is_exported_and_not_changed(settings: Settings, tmp_path: Path) -> None:
+    """Twice the same bytes. No file of the checkpoint is changed, and the file does not have the secret."""
+    before = fingerprints(Path(settings.checkpoint))
+    file, again = tmp_path / "groups.jsonl", tmp_path / "again.jsonl"
+    dry = exported(settings.checkpoint, file, "--dry-run")
+    assert (dry["file"], dry["head"]["groups"], file.exists()) == (None, 7, False)
+    done = exported(settings.checkpoint, file)
+    assert (done["size_bytes"], done["removed"], done["in_transit"]) == (file.stat().st_size, 0, [])
+    exported(settings.checkpoint, again)
+    assert again.read_bytes() == file.read_bytes()
+    assert fingerprints(Path(settings.checkpoint)) == before
+    assert SECRET not in file.read_text()
+    with ExportFile(file) as opened:
+        opened.check()
+        assert (opened.head.prefix, opened.head.batch, opened.head.made_ms) == ("earlier", 36, 1_795_335_037_598)
+        assert [line.group_id for line in opened.lines()][-2:] == ["stable-5", "waiting"]
+    with pytest.raises(BadExport, match="exists already: name another file"):
+        run("export", settings.checkpoint, str(file))
+
+
+def test_checkpoint_with_an_unfinished_batch_is_exported_only_on_request(settings: Settings, tmp_path: Path) -> None:
+    """Responses of the batch may have been sent, so its commits must not be lost silently."""
+    lose("commits/36")(Path(settings.checkpoint) / "query")
+    with pytest.raises(Unfinished, match=r"Batch 36 of .* is planned and not finished"):
+        run("export", settings.checkpoint, str(tmp_path / "groups.jsonl"))
+    head = exported(settings.checkpoint, tmp_path / "groups.jsonl", "--unfinished")["head"]
+    assert (head["batch"], head["unfinished"], head["groups"]) == (35, True, 7)
+
+
+def test_damaged_checkpoint_is_not_exported(settings: Settings, tmp_path: Path) -> None:
+    flip_a_state(Path(settings.checkpoint) / "query")
+    with pytest.raises(CheckpointMismatch, match="The groups' state after batch 36 cannot be read"):
+        run("export", settings.checkpoint, str(tmp_path / "groups.jsonl"))
+    assert not (tmp_path / "groups.jsonl").exists()
+
+
+def test_checkpoint_in_use_is_not_exported(coordinator: Coordinator, tmp_path: Path) -> None:
+    with pytest.raises(InUse, match="A coordinator runs on the checkpoint"):
+        run("export", coordinator.settings.checkpoint, str(tmp_path / "groups.jsonl"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import InUse
-from streaming.query.running import MARK, Mark, alone, local_folder
+from streaming.query.running import MARK, Mark, alone, local_folder, stopped
 
 HOLD = """
 import sys
@@ -68,3 +68,20 @@ def test_setting_the_mark_ignores_a_folder_that_cannot_be_written(tmp_path: Path
     Mark().set(str(file))
     with pytest.raises(InUse, match=MARK), alone(str(file)):
         pass
+
+
+def test_reading_alone_writes_nothing_and_keeps_coordinators_away(tmp_path: Path) -> None:
+    with stopped(str(tmp_path)) as is_known:
+        assert (is_known, list(tmp_path.iterdir())) == (True, [])
+    mark = Mark()
+    mark.set(str(tmp_path))
+    with pytest.raises(InUse, match="A coordinator runs on"), stopped(str(tmp_path)):
+        pass
+    mark.remove()
+    (tmp_path / MARK).chmod(0o400)
+    with stopped(str(tmp_path)) as is_known:
+        assert is_known
+        with pytest.raises(InUse, match="A command is changing"):
+            Mark().set(str(tmp_path))
+    with stopped("hdfs://host/checkpoint") as is_known:
+        assert not is_known

@@ -1,0 +1,194 @@
+"""The import of an exported file: the requests of each group, and what their responses mean.
+
+A group is imported by one request for each part of its state. Several groups are in work at a time, because each
+response takes a batch. The result of each group is reported in the order of the file.
+
+Source: moving.md 7.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
+from itertools import islice
+from threading import Lock
+from typing import Any, NamedTuple
+
+from coordinator.errors import ErrorCode
+from coordinator.limits import MOVE_NUMBER_MAX
+from coordinator.move_requests import CheckAdoption, ImportGroup
+from coordinator.moving import carrying
+from coordinator.moving.importing import ADOPTED_BEFORE, KEPT
+from coordinator.requests import DeleteGroup
+from streaming.errors import RequestRefused
+from streaming.views.text import escape
+from streaming.wire.export_file import Head, Line
+
+AT_A_TIME = 64
+"""The groups in work: as many as a move has in transit at most."""
+
+PAUSES_S = (0.2, 1, 2, 4, 8, 16)
+"""The pauses before a request is sent again that the coordinator is too busy to handle."""
+
+NONE = ErrorCode.NONE.name
+BUSY = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.name
+LIVES_HERE = "lives_here"
+
+Ask = Callable[[Any], Any]
+"""Sends one request to the coordinator, and returns its response. Several threads call it at a time."""
+
+
+class Status(StrEnum):
+    """The result for one group."""
+
+    IMPORTED = "imported"
+    THERE_ALREADY = "there already"
+    REFUSED = "refused"
+    WOULD_BE_IMPORTED = "would be imported"
+
+
+class Result(NamedTuple):
+    """The result for one group.
+
+    Args:
+        reason: The reason of a refusal, in one word, such as `lives_here`; "" without one.
+        why: A sentence about it.
+    """
+
+    group_id: str
+    status: Status
+    reason: str = ""
+    why: str = ""
+
+
+class Choice(NamedTuple):
+    """The choices of the operator.
+
+    Args:
+        is_older: The file is not the newest state of the groups.
+        replaces: A group of the same name that is Empty is deleted first.
+        drops_open_transactions: Offsets of open transactions are not imported.
+        token_floor: No later fencing token is below it.
+    """
+
+    is_older: bool = False
+    replaces: bool = False
+    drops_open_transactions: bool = False
+    token_floor: int = 0
+
+
+class Importer:
+    """The import of the groups of one file.
+
+    Args:
+        head: The first line of the file.
+        pause: Waits for some seconds.
+    """
+
+    def __init__(self, ask: Ask, head: Head, choice: Choice, pause: Callable[[float], object] = time.sleep) -> None:
+        self._ask_once, self._head, self._choice, self._pause = ask, head, choice, pause
+        self._token_floor = min(max(head.highest_token + 1, choice.token_floor), MOVE_NUMBER_MAX)
+        self._one_in_parts = Lock()  # a shard keeps the parts of few groups at a time
+
+    def import_all(self, lines: Iterable[Line]) -> Iterator[Result]:
+        """Import groups, and yield the result of each.
+
+        Raises:
+            RequestRefused: The sender may not import groups.
+            UserError: A response did not come in time. The groups before it are imported.
+        """
+        return self._each(self._import, lines)
+
+    def check_all(self, lines: Iterable[Line]) -> Iterator[Result]:
+        """Yield for each group whether it would be imported. Nothing is changed.
+
+        Raises:
+            RequestRefused, UserError: As `import_all`.
+        """
+        return self._each(self._check, lines)
+
+    def _each(self, work: Callable[[Line], Result], lines: Iterable[Line]) -> Iterator[Result]:
+        remaining = iter(lines)
+        with ThreadPoolExecutor(AT_A_TIME) as threads:
+            while some := list(islice(remaining, AT_A_TIME)):
+                yield from threads.map(work, some)
+
+    def _ask(self, request: Any) -> Any:
+        """Send a request, and again while the coordinator is too busy, and return the response.
+
+        Raises:
+            RequestRefused: The response is about the request itself: no right, or a coordinator of an older version.
+        """
+        answer = self._ask_once(request)
+        for pause_s in PAUSES_S:
+            if answer.error != BUSY:
+                break
+            self._pause(pause_s)
+            answer = self._ask_once(request)
+        if answer.error != NONE and isinstance(request, ImportGroup | CheckAdoption) and not _result_of(answer):
+            why = answer.error_message or answer.error
+            raise RequestRefused(f"The coordinator did not import {escape(request.group_id)} ({answer.error}: {why}).")
+        return answer
+
+    # -- one group -----------------------------------------------------------------------------------------------------
+
+    def _import(self, line: Line) -> Result:
+        answer = self._send(line)
+        if answer.result == LIVES_HERE and self._choice.replaces:
+            deleted = self._ask(DeleteGroup(request_id="", reply_to="", group_id=line.group_id)).error
+            if deleted not in (NONE, ErrorCode.GROUP_ID_NOT_FOUND.name):
+                why = "a group of that name lives at the target, and has members"
+                return Result(line.group_id, Status.REFUSED, LIVES_HERE, why)
+            answer = self._send(line)
+        if answer.error != NONE:
+            return Result(line.group_id, Status.REFUSED, answer.result, answer.error_message)
+        status = Status.THERE_ALREADY if answer.result == ADOPTED_BEFORE else Status.IMPORTED
+        return Result(line.group_id, status)
+
+    def _send(self, line: Line) -> Any:
+        """Send all parts of a group, and return the response with the result."""
+        if carrying.parts_of(line.state) == 1:
+            return self._ask(self._part(line, 1))
+        with self._one_in_parts:
+            for part in range(1, carrying.parts_of(line.state) + 1):
+                answer = self._ask(self._part(line, part))
+                if answer.error != NONE or answer.result != KEPT:
+                    break
+            return answer
+
+    def _part(self, line: Line, part: int) -> ImportGroup:
+        return ImportGroup(
+            request_id="",
+            reply_to="",
+            group_id=line.group_id,
+            move_id=line.move_id,
+            number=line.number,
+            source=self._head.prefix,
+            token_floor=self._token_floor,
+            is_older=self._choice.is_older,
+            replaces=self._choice.replaces,
+            drops_open_transactions=self._choice.drops_open_transactions,
+            part=part,
+            parts=carrying.parts_of(line.state),
+            codec=line.codec,
+            bytes=line.bytes,
+            crc=line.crc,
+            state=carrying.part_of(line.state, part),
+        )
+
+    def _check(self, line: Line) -> Result:
+        carried = line.carried
+        group = carrying.group_of(carried) if isinstance(carried, carrying.Living) else None
+        if group is not None and group.pending_commits and not self._choice.drops_open_transactions:
+            return Result(line.group_id, Status.REFUSED, "unsound", "the group has open transactions")
+        members = len(group.members) if group is not None else 0
+        who = {"request_id": "", "reply_to": "", "group_id": line.group_id}
+        answer = self._ask(CheckAdoption(**who, codec=line.codec, bytes=line.bytes, members=members))
+        if answer.reason is None:
+            return Result(line.group_id, Status.WOULD_BE_IMPORTED)
+        return Result(line.group_id, Status.REFUSED, answer.reason, answer.why or "")
+
+
+def _result_of(answer: Any) -> str:
+    """Return the result of an import; "" for a response without one."""
+    return str(getattr(answer, "result", ""))
