@@ -5,9 +5,9 @@ clock allows. The bell replaces this clock by one that stands still, and moves i
 query does nothing, and a request does not wait for the next question.
 
     a record arrives      the query looks at once, unless all that has come are heartbeats: it then looks when none
-                          has come for `PAUSE_S`, because those of other clients come at the same moments, and one batch
+                          has come for a pause, because those of other clients come at the same moments, and one batch
                           for all costs a fraction
-    a batch ends          the query looks at once for what has come meanwhile
+    a batch ends          the query looks at once for what has come meanwhile, unless it was a batch of heartbeats
     silence               the query looks every `LOOK_EVERY_S`, whatever the bell has missed
     no clock, no broker   the query looks every `TRIGGER_MS`, as without a bell: the clock is a private part of Spark
 
@@ -18,6 +18,7 @@ import logging
 import threading
 import time
 from contextlib import closing
+from enum import Enum, auto
 from typing import Any
 
 from confluent_kafka import Consumer, Message, TopicPartition
@@ -28,7 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.config.settings import Settings
 from streaming.kafka.clients import Options, consumer
 from streaming.query.progress import Tallies
-from streaming.wire.records import HEARTBEAT_BEGIN
+from streaming.wire.records import HEARTBEAT_BEGIN, HEARTBEATS_BEGIN
 
 log = logging.getLogger(__name__)
 
@@ -38,14 +39,15 @@ TRIGGER_MS = 50
 LOOK_EVERY_S = 1.0
 """How often the query looks for records while none is seen to arrive."""
 
-PAUSE_S = 0.02
-"""How long a heartbeat waits for the next one of another client. It needs no response at once."""
+PAUSE_S = {HEARTBEATS_BEGIN: 0.1, HEARTBEAT_BEGIN: 0.02}
+"""How long a record of heartbeats waits for the next one of another client, by its beginning. It needs no response at
+once. A record of many comes at a common moment, and so do others."""
 
-GATHER_S = 0.1
-"""How long heartbeats wait for one another."""
+GATHER_S = 0.3
+"""How long records of heartbeats wait for one another."""
 
-HEARD_MAX = 1_000
-"""How many heartbeats wait for one another."""
+HEARD_MAX = 100
+"""How many records of heartbeats wait for one another."""
 
 BATCH_WAIT_S = 1.0
 """How long the bell waits for the end of a batch until it listens again."""
@@ -64,6 +66,14 @@ _OPTIONS: Options = {
     "reconnect.backoff.max.ms": 500,
     "auto.offset.reset": "latest",
 }
+
+
+class Heard(Enum):
+    """What the bell has heard while it listened."""
+
+    NOTHING = auto()
+    HEARTBEATS = auto()
+    REQUEST = auto()
 
 
 class Bell:
@@ -103,28 +113,29 @@ class Bell:
         with closing(consumer(self._settings, "coordinator-bell", _OPTIONS)) as listener:
             while not self._closing.is_set():
                 self._batch_ended.clear()
-                has_come = self._listen(listener)
+                heard = self._listen(listener)
                 self._ring()
-                if has_come:
+                if heard is not Heard.NOTHING:
                     self._batch_ended.wait(BATCH_WAIT_S)
+                if heard is Heard.REQUEST:
                     self._ring()
 
-    def _listen(self, listener: Consumer) -> bool:
-        """Wait for a record that the query has not read. Return False if none has come for a while."""
+    def _listen(self, listener: Consumer) -> Heard:
+        """Wait for a while for records that the query has not read."""
         topic, read_to = self._settings.requests_topic, self._tallies.read_to
         listener.assign([TopicPartition(topic, partition, offset) for partition, offset in read_to.items()])
         message = self._next(listener, LOOK_EVERY_S)
         if message is None:
-            return False
+            return Heard.NOTHING
         if message.error():
             self._closing.wait(TRIGGER_MS / 1_000)
-            return False
+            return Heard.NOTHING
         until_s, heard = time.monotonic() + GATHER_S, 1
-        while message is not None and _is_heartbeat(message) and heard < HEARD_MAX:
-            message = self._next(listener, min(PAUSE_S, until_s - time.monotonic()))
+        while message is not None and (pause_s := _pause_s(message)) and heard < HEARD_MAX:
+            message = self._next(listener, min(pause_s, until_s - time.monotonic()))
             heard += 1
         listener.unassign()
-        return True
+        return Heard.HEARTBEATS if message is None or _pause_s(message) else Heard.REQUEST
 
     def _next(self, listener: Consumer, wait_s: float) -> Message | None:
         """Return the next message; None after a time or when the bell is closed."""
@@ -139,9 +150,12 @@ class Bell:
             self._clock.advance(TRIGGER_MS)
 
 
-def _is_heartbeat(message: Message) -> bool:
+def _pause_s(message: Message) -> float:
+    """Return how long a record waits for another one; 0 if it is no record of heartbeats."""
     value = message.value()
-    return isinstance(value, bytes) and value.startswith(HEARTBEAT_BEGIN)
+    return next(
+        (pause_s for begin, pause_s in PAUSE_S.items() if isinstance(value, bytes) and value.startswith(begin)), 0
+    )
 
 
 def _stand_still(spark: SparkSession, query: StreamingQuery) -> Any:

@@ -40,8 +40,8 @@ SIGNATURE_CHARS, SIGNATURE_END = 56, b"="
 WAKE_BEGIN = b'{"kind":"wake"'
 """The beginning of a wake record."""
 
-HEARTBEAT_BEGIN = b'{"kind":"heartbeat'
-"""The beginning of a record of one heartbeat or of several."""
+HEARTBEAT_BEGIN, HEARTBEATS_BEGIN = b'{"kind":"heartbeat"', b'{"kind":"heartbeats"'
+"""The beginnings of a record of one heartbeat and of a record of many."""
 
 PEER_BEGINS = tuple(f'{{"kind":"{kind.__struct_config__.tag}"'.encode() for kind in PEER_RECORDS)
 """The beginnings of the records of other coordinators."""

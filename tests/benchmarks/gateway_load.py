@@ -16,6 +16,7 @@ from tests.benchmarks.bench import BenchFailed
 
 CLIENT_ID = "bench"
 SESSION_MS = 60_000
+AGAIN_S = 0.02  # how often a member looks for the response to its heartbeat
 _ERROR = struct.Struct(">h")
 
 
@@ -78,6 +79,11 @@ class Member(asyncio.Protocol):
         member._who = who
         member.repeat(lambda who: HeartbeatRequest(version=3, **who))
         return member
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if a heartbeat has no response."""
+        return bool(self._sent_s)
 
     def repeat(self, request: Callable[[dict[str, Any]], Any]) -> None:
         """Set the request that `beat` sends: a function of the fields group_id, generation_id and member_id. Its
@@ -172,9 +178,13 @@ async def rest(
 async def _at_ease(members: Sequence[Member], interval_s: float, ease_s: float) -> None:
     async def beat(member: Member, first_s: float) -> None:
         await asyncio.sleep(first_s)
-        for _ in range(int(ease_s / interval_s)):
-            member.beat()
-            await asyncio.sleep(interval_s)
+        while time.monotonic() < until_s:
+            if member.is_waiting:  # clients have one heartbeat without a response at a time
+                await asyncio.sleep(AGAIN_S)
+            else:
+                member.beat()
+                await asyncio.sleep(interval_s)
 
+    until_s = time.monotonic() + ease_s
     spread_s = interval_s / len(members)
     await asyncio.gather(*(beat(member, number * spread_s) for number, member in enumerate(members)))

@@ -92,8 +92,9 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     stage = Stage()
     monkeypatch.setattr(bell, "consumer", lambda *_: stage)
     monkeypatch.setattr(bell, "_stand_still", lambda *_: stage)
-    for name in ("LOOK_EVERY_S", "PAUSE_S", "GATHER_S", "BATCH_WAIT_S"):
+    for name in ("LOOK_EVERY_S", "GATHER_S", "BATCH_WAIT_S"):
         monkeypatch.setattr(bell, name, NEVER_S)
+    monkeypatch.setattr(bell, "PAUSE_S", dict.fromkeys(bell.PAUSE_S, NEVER_S))
     yield stage
     stage.bell.close()
 
@@ -117,12 +118,26 @@ def test_a_heartbeat_waits_for_those_of_other_clients_but_no_other_request_waits
     assert stage.await_looks(1) == ["listen 5", "heard", "heard", "heard", "look"]
 
 
-@pytest.mark.parametrize(("bound", "value"), [("PAUSE_S", 0.01), ("GATHER_S", 0.01), ("HEARD_MAX", 1)])
+PAUSES = [("PAUSE_S", dict.fromkeys(bell.PAUSE_S, 0.01)), ("GATHER_S", 0.01), ("HEARD_MAX", 1)]
+
+
+@pytest.mark.parametrize(("bound", "value"), PAUSES)
 def test_heartbeats_alone_wait_for_a_pause_but_not_for_long_and_not_for_many(stage, monkeypatch, bound, value):
     monkeypatch.setattr(bell, bound, value)
     start(stage)
     stage.arrive(HEARTBEAT)
     assert stage.await_looks(1) == ["listen 5", "heard", "look"]
+
+
+def test_after_a_batch_of_heartbeats_the_query_does_not_look_at_once(stage, monkeypatch):
+    """Those that come a little later wait for one another again."""
+    monkeypatch.setattr(bell, "HEARD_MAX", 1)
+    start(stage)
+    stage.arrive(HEARTBEAT)
+    stage.await_looks(1)
+    stage.tallies.take(ended(2, read_to=6))
+    stage.arrive(DESCRIBE)
+    assert stage.await_looks(1)[3:] == ["listen 6", "heard", "look"]
 
 
 def test_the_query_looks_now_and_then_although_no_record_is_heard(stage, monkeypatch):
