@@ -17,9 +17,9 @@ from coordinator.limits import PATTERN_CHARS_MAX, REASON_CHARS_MAX
 PROGRAM_BYTES_MAX = 2**17
 """The memory for one compiled pattern. A pattern that needs more is refused. The time for a name grows with it."""
 
-MATCH_S, MATCH_NAME_S = 0.1, 0.000_02
+MATCH_S, MATCH_NAME_S = 0.5, 0.000_1
 """The processor time in which a pattern has to be matched against names, and what each name adds to it. A usual pattern
-takes a tenth of that. A pattern that takes longer is refused."""
+takes a twentieth of that, on a busy machine a fifth. A pattern that takes longer is refused."""
 
 CHECKED_NAMES = 64
 """The names after which the time is compared with its limit."""
