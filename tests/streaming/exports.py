@@ -6,7 +6,6 @@ from typing import Any
 from streaming.query.exporting import Names
 from streaming.query.operator import Held, packed
 from streaming.wire.export_file import Head, Line, write
-from tests.coordinator.consumer.conversation import Conversation
 from tests.coordinator.scenario import Scenario
 
 CHECKPOINT = "0123456789abcdef" * 2
@@ -60,15 +59,3 @@ def every_phase() -> Scenario:
         "CompletingRebalance",
     }
     return s
-
-
-def consumers() -> Conversation:
-    """Return a conversation with a group of the consumer protocol that reconciles."""
-    return Conversation().plays("""
-        T:4
-        A 0               -> 2 {0 1 2 3}
-        -- 1000
-        B(i) 0            -> 3 {}
-        A 2               -> 2 {0 1}
-        = Reconciling 3 3
-    """)

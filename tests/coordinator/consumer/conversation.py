@@ -305,3 +305,15 @@ def keeps_its_holds(group: ConsumerGroup) -> None:
     assert not any(group.targets.get(member_id) for member_id in hidden), "a member in quarantine has a target"
     assert vitals.now_ms < vitals.seats_ms <= min(hidden.values(), default=NEVER_MS)
     assert vitals.earliest_ms <= min(vitals.plan_ms, vitals.seats_ms)
+
+
+def reconciling() -> Conversation:
+    """Return a conversation in which a second member waits for the partitions of the first one."""
+    return Conversation().plays("""
+        T:4
+        A 0               -> 2 {0 1 2 3}
+        -- 1000
+        B(i) 0            -> 3 {}
+        A 2               -> 2 {0 1}
+        = Reconciling 3 3
+    """)

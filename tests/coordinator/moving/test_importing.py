@@ -16,7 +16,7 @@ from coordinator.moving import carrying
 from coordinator.outputs import Event, GroupArrived, Published, Reply
 from coordinator.phases import Phase
 from coordinator.requests import OffsetToCommit, Received, TxnOffsetCommit
-from tests.coordinator.consumer.conversation import Conversation
+from tests.coordinator.consumer.conversation import Conversation, reconciling
 from tests.coordinator.moving.pair import Coordinator, Pair
 from tests.coordinator.scenario import Scenario
 
@@ -273,17 +273,6 @@ def test_a_removed_group_continues_its_generation():
     older.join("x").is_("CompletingRebalance", generation=8 + LOST_GENERATIONS)
 
 
-def consumers() -> Conversation:
-    return Conversation().plays("""
-        T:4
-        A 0               -> 2 {0 1 2 3}
-        -- 1000
-        B(i) 0            -> 3 {}
-        A 2               -> 2 {0 1}
-        = Reconciling 3 3
-    """)
-
-
 def imported(c: Conversation, **fields: Any) -> Conversation:
     """Return a coordinator into which the group of another conversation was imported."""
     group = c.shard.consumer_group("g")
@@ -298,7 +287,7 @@ def imported(c: Conversation, **fields: Any) -> Conversation:
 
 
 def test_members_of_the_consumer_protocol_continue():
-    imported(consumers()).plays("""
+    imported(reconciling()).plays("""
         = Reconciling 3 3
         A 2 own 0 1       -> 3
         B(i) 3            -> 3 {2 3}
@@ -307,7 +296,7 @@ def test_members_of_the_consumer_protocol_continue():
 
 
 def test_an_older_state_of_the_consumer_protocol_makes_members_join_anew():
-    imported(consumers(), is_older=True).plays("""
+    imported(reconciling(), is_older=True).plays("""
         = Empty 1003 1003
         A 3               -> 25
         A 0               -> 1004 {0 1 2 3}

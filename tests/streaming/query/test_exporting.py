@@ -12,9 +12,10 @@ from streaming.errors import BadExport, CheckpointMismatch
 from streaming.query import exporting
 from streaming.query.exporting import Names
 from streaming.query.operator import Held, packed
+from tests.coordinator.consumer.conversation import reconciling
 from tests.coordinator.moving.pair import Pair
 from tests.coordinator.scenario import Scenario
-from tests.streaming.exports import consumers, every_phase, lines_of, names_of
+from tests.streaming.exports import every_phase, lines_of, names_of
 
 
 def test_groups_in_every_phase_are_exported_as_they_are() -> None:
@@ -46,7 +47,7 @@ def test_no_mailbox_of_a_member_or_of_a_parked_request_is_in_the_file() -> None:
 
 
 def test_a_group_of_the_consumer_protocol_is_exported() -> None:
-    c = consumers()
+    c = reconciling()
     (line,) = lines_of(names_of(c.shard.to_bytes()))
     assert isinstance(line.carried, carrying.Living)
     group = carrying.group_of(line.carried)
