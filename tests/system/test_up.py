@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from streaming.cli.service import SHARDS_ON_ONE_MACHINE
 from streaming.config.settings import Settings
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until
@@ -31,7 +32,7 @@ def await_observed(bootstrap_servers: str, log: Path) -> None:
     direct = {"bootstrap.servers": bootstrap_servers, "client.id": "bo"}
     consumer = Consumer({**direct, "group.id": "own"})
     consumer.subscribe(["orders"])
-    settings = Settings(bootstrap_servers=bootstrap_servers).observing()
+    settings = Settings(bootstrap_servers=bootstrap_servers, request_partitions=SHARDS_ON_ONE_MACHINE).observing()
     reader = Reader(settings, "own")
     wait_until(
         lambda: bool(consumer.poll(0.1)) or [each for each in reader.everything().groups if each["members"]],
