@@ -64,7 +64,7 @@ class Cluster:
         orphans = self.executors()
         for child in reversed(self._children):
             child.stop(wait_s=20)
-        psutil.wait_procs(orphans, timeout=20)
+        psutil.wait_procs(orphans, timeout=HANG_S)
 
     def executors(self) -> list[psutil.Process]:
         """Return the running executors of all workers."""

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.system.waiting import HANG_S
+
 ROOT = Path(__file__).parents[2]
 
 ALONE = """
@@ -48,7 +50,7 @@ print(len(shard.step([Received(0, 0, join)], 0)), len(Shard(0, 1, bytes(16), Con
 
 def run_alone(program: str) -> str:
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -69,7 +71,7 @@ def test_the_hash_seed_changes_no_output():
             env={"PYTHONHASHSEED": seed, "PATH": ""},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=HANG_S,
             check=True,
         ).stdout
         for seed in seeds

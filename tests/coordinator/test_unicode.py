@@ -13,6 +13,7 @@ import pytest
 
 from coordinator.hashing import member_suffix
 from tests.coordinator.scenario import Scenario
+from tests.system.waiting import HANG_S
 
 ROOT = Path(__file__).parents[2]
 SECRET = b"secret of sixteen"
@@ -85,7 +86,9 @@ def interpreters() -> list[str]:
 def test_each_python_on_this_machine_derives_the_same_ids():
     told = {}
     for python in interpreters():
-        done = subprocess.run([python, "-c", DERIVE], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [python, "-c", DERIVE], cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=False
+        )
         if done.returncode == 0 or python == sys.executable:
             told[python] = done.stdout.split()
     assert len(told[sys.executable]) == len(CHANGED)

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from tests.system.waiting import HANG_S
 from tests.tools import needed
 
 ROOT = Path(__file__).parents[2]
@@ -147,7 +148,7 @@ def chart(*values: str, file: Path | None = None) -> str:
     command = [needed("helm"), "template", "groupcoord", str(CHART), "--namespace", "coordinator"]
     command += ["--kube-version", "1.37", *(word for each in values for word in ("--set", each))]
     command += ["--values", str(file)] if file else []
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=True).stdout
 
 
 def rendered(name: str) -> list[dict[str, Any]]:

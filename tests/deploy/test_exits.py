@@ -13,6 +13,7 @@ from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
 from streaming.query.coordinator import QueryFailed
 from streaming.query.failures import CAUSES, because
+from tests.system.waiting import HANG_S
 
 # Messages of Spark after failures (abridged), and the exit code for each.
 ACCOUNTS = {
@@ -110,7 +111,7 @@ def test_the_process_exits_with_the_code(words: list[str], environment: dict[str
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == code, done.stderr

@@ -11,6 +11,7 @@ import pytest
 from streaming.cli.extras import ALL, EXTRAS
 from streaming.errors import Exit
 from tests.deploy.reading import ROOT
+from tests.system.waiting import HANG_S
 
 AS_BASE = f"""
 import sys
@@ -48,7 +49,9 @@ COMMANDS = {
 def run(program: str, *words: str, path: Path = ROOT) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(ROOT)])}
     command = [sys.executable, "-c", program, *words]
-    return subprocess.run(command, env=environment, cwd=path, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, env=environment, cwd=path, capture_output=True, text=True, timeout=HANG_S, check=False
+    )
 
 
 def test_the_extras_of_the_commands_are_those_of_the_distribution() -> None:

@@ -20,6 +20,7 @@ from streaming.logs import FORMAT_VARIABLE, LogFormat
 from streaming.query.coordinator import BATCH_WAIT_S
 from tests.deploy import reading
 from tests.deploy.reading import BASE, DEPLOY, EXECUTORS, ROOT, STAND_BY, UNITS, Started
+from tests.system.waiting import HANG_S
 from tests.tools import needs
 
 STARTED = list(reading.started())
@@ -338,7 +339,7 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
         cwd=tmp_path / "units",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -22,6 +22,7 @@ from streaming.query.coordinator import Coordinator
 from streaming.query.health import QUERY_SILENT_S, STALLED_S, QueryHealth
 from streaming.query.progress import Tallies
 from streaming.wire.records import Tally
+from tests.system.waiting import HANG_S
 
 
 class Patient:
@@ -56,7 +57,7 @@ def port(patient: Patient) -> Iterator[int]:
 
 def get(port: int, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=HANG_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as refused:
         return refused.code, refused.read().decode()
@@ -64,7 +65,7 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 def raw(port: int, sent: bytes) -> bytes:
     """Send bytes; return all bytes until the other side closes the connection."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG_S) as connection:
         connection.sendall(sent)
         found = b""
         while more := connection.recv(65_536):
@@ -140,7 +141,7 @@ def test_silent_connections_do_not_block_others(port: int, monkeypatch: pytest.M
 def test_a_client_that_sends_byte_by_byte_is_disconnected(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte arrives in time, but the whole request does not."""
     monkeypatch.setattr(health, "EXCHANGE_S", 0.5)
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG_S) as connection:
         ended = threading.Event()
 
         def drip() -> None:

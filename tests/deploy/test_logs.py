@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.system.waiting import HANG_S
+
 HOSTILE = "orders\n2026-01-01 level=ERROR forged\x1b[31m\u2028\x00\"}{'\ud800"
 
 PROGRAM = f"""
@@ -32,7 +34,7 @@ if len(sys.argv) > 2:
 
 def log_lines(*arguments: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, timeout=60, check=False, encoding="utf-8"
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, timeout=HANG_S, check=False, encoding="utf-8"
     )
     assert done.stdout == ""
     return done.stderr.split("\n")[:-1]
@@ -77,7 +79,11 @@ def test_an_unknown_format_is_a_usage_error(flags: list[str], monkeypatch: pytes
     if not flags:
         monkeypatch.setenv("COORDINATOR_LOG_FORMAT", "yaml")
     done = subprocess.run(
-        [sys.executable, "-m", "streaming", *flags, "tables"], capture_output=True, timeout=60, check=False, text=True
+        [sys.executable, "-m", "streaming", *flags, "tables"],
+        capture_output=True,
+        timeout=HANG_S,
+        check=False,
+        text=True,
     )
     assert done.returncode == 2
     assert "yaml" in done.stderr
@@ -90,7 +96,7 @@ def test_the_variable_and_the_flag_have_the_same_effect() -> None:
             [sys.executable, "-m", "streaming", *flags, "topics"],
             env={"COORDINATOR_BOOTSTRAP_SERVERS": "nobody", **variable},
             capture_output=True,
-            timeout=60,
+            timeout=HANG_S,
             check=False,
             text=True,
         )

@@ -9,6 +9,7 @@ import pytest
 
 from streaming.testing import InMemoryCoordinator
 from tests.docs.pages import LINK, ROOT
+from tests.system.waiting import HANG_S
 
 EXAMPLES = ROOT / "examples"
 
@@ -30,7 +31,7 @@ def test_the_tests_of_revocation_pass() -> None:
     file = EXAMPLES / "test_revocation.py"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "streaming.testing.plugin", str(file)],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60,
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=HANG_S,
     )  # fmt: skip
     expected = shown(runpy.run_path(str(file))["__doc__"]).strip()
     assert expected in done.stdout, done.stdout + done.stderr

@@ -24,6 +24,7 @@ from tests.simulation.script import Batch, Script, read, write
 from tests.simulation.shrink import broken_by, minimal
 from tests.simulation.simulation import Simulation
 from tests.simulation.worlds import Members
+from tests.system.waiting import HANG_S
 
 ROOT = Path(__file__).parents[2]
 KEPT = sorted(Path(__file__).with_name("traces").glob("*.txt"))
@@ -132,7 +133,9 @@ _RUNS = (("0", "1"), ("4242", "1"), ("1", "2"))
 def _run(hash_seed: str, *arguments: str) -> str:
     command = [sys.executable, "-m", "tests.simulation", *arguments]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANG_S, check=True
+    )
     return done.stdout.splitlines()[-1]
 
 

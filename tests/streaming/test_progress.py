@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from streaming.progress import BAR_AFTER_S, BAR_EVERY_S, LINE_EVERY_S, Work, logged, shown
-
-HANG_S = 60.0
+from tests.system.waiting import HANG_S
 
 
 class Clock:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
+from tests.system.waiting import HANG_S
 from tests.tools import missing, needed
 
-WITHIN_MS = 20_000
+WITHIN_MS = 1_000 * HANG_S
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,7 @@ def kill_family(pid: int) -> None:
             process.kill()
         except psutil.NoSuchProcess:
             continue
-    psutil.wait_procs(family, timeout=20)
+    psutil.wait_procs(family, timeout=HANG_S)
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Service:
     def kill(self) -> None:
         """Kill the driver with SIGKILL: the Python process and its Java process at the same time."""
         kill_family(self.process.pid)
-        self.process.wait(20)
+        self.process.wait(HANG_S)
 
     def stop(self) -> int:
         """Send SIGTERM, and return the exit code."""

@@ -20,6 +20,7 @@ from tests.streaming.dashboard.stage import Stage
 from tests.streaming.views.consumers import ENDED_MS, REVOKING_MS, life_at
 from tests.streaming.views.test_views import folded, raws
 from tests.streaming.views.test_waits import away
+from tests.system.waiting import HANG_S
 
 NOW_MS = 1_790_000_000_000
 PLACES = [("orders", partition) for partition in range(4)]
@@ -212,7 +213,7 @@ def test_records_are_read_while_a_response_is_made(stage: Stage, what: str, monk
     def making(*arguments: Any) -> Any:
         joining = threading.Thread(target=stage.joins, args=("pay", "cy"))
         joining.start()
-        joining.join(20)
+        joining.join(HANG_S)
         assert not joining.is_alive(), "records wait"
         event_counts.append(next(len(each.events) for each in arguments if isinstance(each, GroupView)))
         return make(*arguments)

@@ -10,6 +10,7 @@ from tests.streaming.dashboard.test_app import Browser
 from tests.streaming.dashboard.test_streams import Following
 from tests.streaming.views.golden_views import example_views
 from tests.streaming.views.observing import Observed, T, member_id
+from tests.system.waiting import HANG_S
 
 ANA, BO = member_id("ana"), member_id("bo")
 
@@ -76,7 +77,7 @@ def test_each_prefix_catches_up_by_itself() -> None:
 def test_a_stream_follows_the_groups_of_its_prefix(theirs: Live) -> None:
     web = WebServer(live_of(example_views()), "127.0.0.1", 0, others={"observed": theirs})
     path = "/api/stream?of=observed&id=orders"
-    with web, httpx.stream("GET", web.url + path, timeout=30) as response:
+    with web, httpx.stream("GET", web.url + path, timeout=HANG_S) as response:
         browser = Following(response)
         browser.until("reset")
         theirs.note(theirs.views.groups["orders"].events[-1])

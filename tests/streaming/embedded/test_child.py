@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from streaming.embedded.child import Child
+from tests.system.waiting import HANG_S
 
 LIVES = ("/bin/sh", "-c", "echo up; exec sleep 60")
 DEAF = ("/bin/sh", "-c", "trap '' TERM; echo up; while :; do sleep 60; done")
-WAIT_S = 10.0
-
 PARENT = """
 import signal
 from pathlib import Path
@@ -53,14 +52,14 @@ def start_and_wait(children: ExitStack, folder: Path, *command: str) -> Child:
 
 def test_the_output_of_a_child_is_kept_and_its_end_is_an_event(tmp_path: Path, children: ExitStack) -> None:
     child = start(children, tmp_path, "/bin/sh", "-c", "echo out; echo err >&2; exit 3")
-    assert child.ended.wait(WAIT_S)
+    assert child.ended.wait(HANG_S)
     assert child.exit_code == 3
     assert (tmp_path / "log").read_text() == "out\nerr\n"
 
 
 def test_stop_sends_sigterm_first(tmp_path: Path, children: ExitStack) -> None:
     child = start_and_wait(children, tmp_path, *LIVES)
-    child.stop(WAIT_S)
+    child.stop(HANG_S)
     assert child.exit_code == -signal.SIGTERM
 
 
@@ -96,7 +95,7 @@ def test_a_child_ends_with_a_killed_parent(wait: bool, tmp_path: Path) -> None:
         child = os.pidfd_open(int(parent.stdout.readline()))
         try:
             parent.kill()
-            readable, _, _ = select.select([child], [], [], WAIT_S)
+            readable, _, _ = select.select([child], [], [], HANG_S)
             assert readable == [child]
         finally:
             os.close(child)

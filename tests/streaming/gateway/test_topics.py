@@ -14,6 +14,7 @@ from streaming.gateway import topics as module
 from streaming.gateway.ids import id_of, id_text
 from streaming.gateway.topics import Topics
 from tests.streaming.gateway.parts import FakeCluster, fact_of
+from tests.system.waiting import HANG_S
 
 
 class Brokers:
@@ -29,7 +30,7 @@ class Brokers:
 
     def describe(self, names: Sequence[str]) -> dict[str, TopicFact]:
         self.asked.append(sorted(names))
-        assert self.may_answer.wait(60)
+        assert self.may_answer.wait(HANG_S)
         if self.is_away:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         facts = {name: fact_of(name, self.cluster.topics.get(name)) for name in names}
@@ -137,7 +138,7 @@ def test_patterns_do_not_block_the_event_loop():
         is_seen = threading.Event()
 
         def may_see(topic: str) -> bool:
-            return is_seen.wait(60)
+            return is_seen.wait(HANG_S)
 
         resolving = asyncio.create_task(topics.resolve([("a", may_see)]))
         for _ in range(10):

@@ -13,6 +13,7 @@ from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 from streaming.config.settings import Settings
 from streaming.kafka import transactional as module
 from streaming.kafka.transactional import RESPONSE_BYTES_MAX, Transaction, TransactionWriter
+from tests.system.waiting import HANG_S
 
 OPEN = Transaction("x", 7, 3)
 RECORD = (b"g", b"{}")
@@ -163,7 +164,7 @@ def test_a_closed_writer_connects_no_more(opened: list[dict[str, Any]]):
     while not opened:
         time.sleep(0.001)
     writer.close()
-    thread.join(10)
+    thread.join(HANG_S)
     assert (thread.is_alive(), len(errors)) == (False, 1)
     before = len(opened)
     write()

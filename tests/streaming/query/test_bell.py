@@ -16,8 +16,8 @@ from streaming.query import bell
 from streaming.query.bell import TRIGGER_MS, Bell
 from streaming.query.progress import Tallies
 from streaming.wire.records import encode_request
+from tests.system.waiting import HANG_S
 
-HANG_S = 60.0
 NEVER_S = 3_600.0
 
 _SENDER = {"request_id": "r", "reply_to": 0, "group_id": "g"}

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.docs.pages import DOCS, ROOT, blocks
+from tests.system.waiting import HANG_S
 
 
 def test_the_example_of_the_page_passes(tmp_path: Path) -> None:
@@ -13,6 +14,6 @@ def test_the_example_of_the_page_passes(tmp_path: Path) -> None:
     (tmp_path / "test_worker.py").write_text(code)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "streaming.testing.plugin", "test_worker.py"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60,
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=HANG_S,
     )  # fmt: skip
     assert "2 passed" in done.stdout, done.stdout + done.stderr

@@ -29,6 +29,7 @@ from streaming.views.text import clock
 from streaming.views.words import to_line
 from streaming.wire.records import to_row as to_record
 from tests.streaming.views.golden_views import ENDS, HISTORY, NOON_MS, RECORDS, TOPICS, _raw
+from tests.system.waiting import HANG_S
 from tests.tools import needs
 
 HOSTILE = [2**61, 2**63 - 1, -(2**63), -1, AT_MS_MAX + 1, AT_MS_MIN - 1]
@@ -139,7 +140,7 @@ def test_the_page_shows_hostile_times(number: int) -> None:
         console.log(JSON.stringify([iso(ms), clock(ms), dayAndClock(ms, true)]));
     """
     command = ["node", "--input-type=module", "-e", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=True)
     for written in json.loads(done.stdout):
         assert "NaN" not in written
         assert "Invalid" not in written

@@ -11,6 +11,7 @@ from kafka.errors import IllegalStateError, KafkaConfigurationError, KafkaError
 
 from streaming.client import AsyncGroupConsumer, AsyncGroupMember, GroupConsumer
 from streaming.testing import InMemoryCoordinator
+from tests.system.waiting import HANG_S
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 READ: dict[str, Any] = {"group_id": "group", "auto_offset_reset": "earliest"}
@@ -29,7 +30,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     before = set(threading.enumerate())
     asyncio.run(asyncio.wait_for(test, 20))
     for thread in set(threading.enumerate()) - before:
-        thread.join(5)
+        thread.join(HANG_S)
         assert not thread.is_alive(), f"{thread} goes on"
 
 
@@ -159,7 +160,7 @@ class Gate:
             result = method(*arguments, **named)
             if result or name != "poll":
                 self.reached.set()
-                assert self.opened.wait(10)
+                assert self.opened.wait(HANG_S)
             return result
 
         monkeypatch.setattr(GroupConsumer, name, held)
