@@ -26,7 +26,7 @@ from coordinator.outputs import AnyAnswer, ErrorAnswer, RebalanceNotice
 from coordinator.requests import Request
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
-from streaming.gateway.gathering import Gathering
+from streaming.gateway.gathering import Gathering, SendSingle
 from streaming.gateway.unanswered import LOST_AFTER_S, Unanswered, key_of
 from streaming.kafka.clients import ANSWER_WAIT_S, Options, consumer, poll_all, producer
 from streaming.wire.inbox import Inbox, OnAnswer, read_answer
@@ -80,24 +80,26 @@ class Asking:
 
     Attributes:
         gathering: The heartbeats that may wait for the next tick.
-        unanswered: The heartbeats of members of the consumer protocol that have no answer.
 
     Args:
         settings: The settings of the coordinator.
         loop: The event loop that gets the answers.
+        unanswered: The heartbeats of members of the consumer protocol that have no answer, of all coordinators.
+        send_single: Sends a heartbeat that cannot be answered in a record of many.
 
     Raises:
         BrokerUnreachable: No broker answers.
         NoCoordinator: The coordinator's topics do not exist.
     """
 
-    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
-        self._settings, self._loop = settings, loop
+    def __init__(
+        self, settings: Settings, loop: asyncio.AbstractEventLoop, unanswered: Unanswered, send_single: SendSingle
+    ) -> None:
+        self._settings, self._loop, self._unanswered = settings, loop, unanswered
         self._signer = Signer(settings.signing())  # each request contains its own principal
         self._name = secrets.token_hex(TOKEN_BYTES)
         self._numbers = itertools.count(1)
         self._inbox = Inbox()
-        self.unanswered = Unanswered()
         self._last_answer_s = float("-inf")
         self._heard = asyncio.Event()
         self._room = threading.Semaphore(DELIVERIES_MAX - 1)
@@ -115,8 +117,9 @@ class Asking:
             self.shards,
             self._fields_of_gathered,
             settings.gateway_heartbeat_tick_ms,
-            self.unanswered,
+            self._unanswered,
             loop.call_later,
+            send_single,
         )
         self._reader = threading.Thread(target=self._read, name="gateway replies", daemon=True)
         self._reader.start()
@@ -174,8 +177,9 @@ class Asking:
         """Return a new request id. Nobody can guess it, not even from all other request ids."""
         return secrets.token_hex(TOKEN_BYTES)
 
-    def send(self, request: Request, told: OnAnswer, shard: int | None = None) -> None:
-        """Append a request to the log. Call `told` with the answer on the event loop, if an answer comes.
+    def send(self, request: Request, told: OnAnswer, shard: int | None = None) -> int:
+        """Append a request to the log, and return the bytes of its record. Call `told` with the answer on the event
+        loop, if an answer comes.
 
         If the brokers do not accept the request, `told` gets an error: INVALID_REQUEST for a request that is too large,
         otherwise COORDINATOR_NOT_AVAILABLE. The size of this error is 0 bytes.
@@ -183,11 +187,12 @@ class Asking:
         asked = request.reply_to, request.request_id
         self._inbox.expect(*asked, told)
         if type(request) is ConsumerGroupHeartbeat and request.member_epoch > 0 and not request.again:
-            self.unanswered.sent(key_of(request), request.request_id)
+            self._unanswered.sent(key_of(request), request.request_id)
+        value = self._signer.value_of(request, time.time_ns() // 1_000_000)
         try:
             self._producer.produce(
                 self._settings.requests_topic,
-                self._signer.value_of(request, time.time_ns() // 1_000_000),
+                value,
                 request.group_id.encode(),
                 NO_PARTITION if shard is None else shard,
                 on_delivery=lambda error, _: self._from_thread(self._give_up, asked, error),
@@ -196,6 +201,7 @@ class Asking:
             self._loop.call_soon(self._give_up, asked, KafkaError(KafkaError._QUEUE_FULL))
         except KafkaException as error:
             self._loop.call_soon(self._give_up, asked, error.args[0])
+        return len(value)
 
     def forget(self, mailbox: str, request_ids: Iterable[str]) -> None:
         """Stop the delivery of answers to these requests of a mailbox."""
@@ -210,7 +216,7 @@ class Asking:
         return self._inbox.waiting + self.gathering.unanswered
 
     def _give_up(self, asked: tuple[str, str], error: Any) -> None:
-        self.unanswered.answered(asked[1])
+        self._unanswered.answered(asked[1])
         if told := self._inbox.withdraw(*asked):
             log.warning("the brokers did not accept a request: %s", error.str())
             too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE
@@ -259,8 +265,8 @@ class Asking:
         heard, self._heard = self._heard, asyncio.Event()
         heard.set()
         for mailbox, answer, size in answers:
-            if self.unanswered:
-                self.unanswered.answered(answer.request_id)
+            if self._unanswered:
+                self._unanswered.answered(answer.request_id)
             self._inbox.deliver(mailbox, answer, size)
 
     def close(self) -> None:

@@ -37,8 +37,12 @@ def _ignore(answer: AnyAnswer, size: int) -> None:
 class Sender(Protocol):
     """The part of `Asking` that sends records."""
 
-    def send(self, request: Request, told: OnAnswer, shard: int | None = None) -> None:
-        """Append a request to the log. Call `told` with the answer."""
+    def send(self, request: Request, told: OnAnswer, shard: int | None = None) -> int:
+        """Append a request to the log, and return the bytes of its record. Call `told` with the answer."""
+
+
+SendSingle = Callable[[AnyHeartbeat, OnAnswer], object]
+"""Sends a heartbeat in a record of its own, and calls the function with the answer."""
 
 
 class Gathering:
@@ -50,6 +54,7 @@ class Gathering:
         tick_ms: The time between two ticks; 0 if no heartbeat waits.
         awaited: The heartbeats of members of the consumer protocol that have no answer.
         later: Calls a function after a number of seconds, as `loop.call_later`.
+        send_single: Sends a heartbeat that cannot be answered in a record of many.
         clock: Returns Unix milliseconds.
     """
 
@@ -61,10 +66,12 @@ class Gathering:
         tick_ms: int,
         awaited: Unanswered,
         later: Callable[[float, Callable[[], None]], object],
+        send_single: SendSingle,
         clock: Callable[[], int] = unix_ms,
     ) -> None:
         self._sender, self._shards, self._fields = sender, shards, fields
         self.tick_ms, self._awaited, self._later, self._clock = tick_ms, awaited, later, clock
+        self._single = send_single
         self._waiting: dict[int, dict[str, AnyHeartbeat]] = {}
         self._due_ms: dict[int, int] = {}
         self._told: dict[str, OnAnswer] = {}
@@ -133,7 +140,7 @@ class Gathering:
             self._sender.send(Heartbeats.of(heartbeats, **self._fields()), partial(self._answered, heartbeats), shard)
 
     def _send_single(self, heartbeat: AnyHeartbeat) -> None:
-        self._sender.send(heartbeat, self._told.pop(heartbeat.request_id, _ignore))
+        self._single(heartbeat, self._told.pop(heartbeat.request_id, _ignore))
 
     def _answered(self, heartbeats: Sequence[AnyHeartbeat], answer: AnyAnswer, _: int) -> None:
         if answer.code == AWAY:

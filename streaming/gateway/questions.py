@@ -12,8 +12,8 @@ from coordinator.heartbeats import AnyHeartbeat
 from coordinator.limits import NAME_CHARS_MAX
 from coordinator.outputs import AnyAnswer, RebalanceNotice
 from streaming.gateway.answers import Answers
-from streaming.gateway.asking import Asking
 from streaming.gateway.authenticating import Identity
+from streaming.gateway.coordinators import Coordinators
 from streaming.gateway.exchanges.exchange import Question
 
 
@@ -28,7 +28,7 @@ class Questions:
 
     def __init__(
         self,
-        asking: Asking,
+        asking: Coordinators,
         identity: Identity,
         unanswered: set[str],
         on_notice: Callable[[RebalanceNotice], object],
@@ -59,7 +59,7 @@ class Questions:
         self._unanswered.update(ids)
         answers = Answers(len(ids), done, self._hold)
         for index, question in enumerate(questions):
-            self._asking.send(question.request, partial(answers.take, index), question.shard)
+            self._asking.send(question.request, partial(answers.take, index), question.shard, question.at)
 
     def gather(self, heartbeat: AnyHeartbeat, ticks: int, then: Callable[[Sequence[AnyAnswer]], object]) -> None:
         """Send a heartbeat at a tick whose number is a multiple of `ticks`, and call `then` with its answer."""

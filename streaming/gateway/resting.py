@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.outputs import AnyAnswer, AssignmentNotice, ConsumerGroupHeartbeatAnswer, HeartbeatAnswer
-from streaming.gateway.gathering import Gathering
+from streaming.gateway.coordinators import Gatherings
 from streaming.gateway.slots import Slot
 from streaming.gateway.ticks import ticks_to_wait
 
@@ -33,7 +33,7 @@ class Resting:
 
     def __init__(
         self,
-        gathering: Gathering,
+        gathering: Gatherings,
         session_ms: int,
         interval_ms: int,
         send_now: Callable[[ConsumerGroupHeartbeat], None],

@@ -8,12 +8,12 @@ from coordinator.errors import ErrorCode
 from coordinator.outputs import AnyAnswer
 from coordinator.requests import OffsetFetch
 from streaming.gateway.answers import Answers
-from streaming.gateway.asking import Asking
+from streaming.gateway.coordinators import Coordinators
 from streaming.gateway.locating import seen_by
 
 
 async def seen(
-    asked: Sequence[OffsetFetch], asking: Asking, wait_ms: int, waiting: set[str], hold: Callable[[int], None]
+    asked: Sequence[OffsetFetch], asking: Coordinators, wait_ms: int, waiting: set[str], hold: Callable[[int], None]
 ) -> dict[str, ErrorCode]:
     """Send requests without an effect that require the right to describe a group, and return each group's error.
 

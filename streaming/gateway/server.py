@@ -14,11 +14,11 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from coordinator.heartbeats import Heartbeat
 from streaming.config.settings import Settings
 from streaming.errors import PortTaken, UserError
-from streaming.gateway.asking import Asking
 from streaming.gateway.authorizer import Authorizer
 from streaming.gateway.broker_acls import NOTHING_IS_ALLOWED, BrokerAcls
 from streaming.gateway.cluster import METADATA_WAIT_S, Address, Cluster
 from streaming.gateway.connection import Connection
+from streaming.gateway.coordinators import Coordinators
 from streaming.gateway.following import Following
 from streaming.gateway.frames import LENGTH_BYTES
 from streaming.gateway.health import GatewayHealth
@@ -69,7 +69,7 @@ class Gateway:
         self.settings, self._report = settings, report
         self.metrics = Metrics()
         self.mechanisms = settings.client_mechanisms
-        self.asking: Asking
+        self.asking: Coordinators
         self.cluster: Cluster
         self.topics: Topics
         self.following: Following
@@ -154,7 +154,7 @@ class Gateway:
     async def _start(self) -> None:
         settings = self.settings
         self._listener_context = settings.listener_context(settings.gateway_host)
-        self.asking = await asyncio.to_thread(Asking, settings, self._loop)
+        self.asking = await asyncio.to_thread(Coordinators, settings, self._loop)
         self._probing_mailbox = self.asking.open_inbox()
         self.cluster = Cluster(self.asking.list_topics, self._listen_for)
         describing = admin(settings, "coordinator-gateway")

@@ -3,9 +3,9 @@
 from typing import Any, Protocol
 
 from streaming.config.settings import Settings
-from streaming.gateway.asking import Asking
 from streaming.gateway.authorizer import Authorizer
 from streaming.gateway.cluster import Cluster
+from streaming.gateway.coordinators import Coordinators
 from streaming.gateway.following import Following
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Holder, Ledger
@@ -52,7 +52,7 @@ class Shared(Protocol):
     """
 
     settings: Settings
-    asking: Asking
+    asking: Coordinators
     cluster: Cluster
     topics: Topics
     following: Following

@@ -20,9 +20,9 @@ from kafka.errors import TransactionalIdAuthorizationFailedError
 
 from coordinator.access import Operation, Resource
 from coordinator.errors import ErrorCode
-from coordinator.hashing import shard_of
 from coordinator.outputs import CheckAccessAnswer
 from streaming.gateway.authenticating import Identity
+from streaming.gateway.coordinators import Home
 from streaming.gateway.exchanges.exchange import expected, may
 from streaming.gateway.questions import Questions
 from streaming.gateway.shared import Shared
@@ -51,7 +51,7 @@ class ClientTransactions:
         """Prepare an AddOffsetsToTxn."""
         if refusal := await self._refusal(message, until_s):
             return refusal
-        return await self._shared.transactions.join(_transaction(message), self._shard(message), until_s)
+        return await self._shared.transactions.join(_transaction(message), self._home(message), until_s)
 
     async def write(self, message: Any, until_s: float) -> Written:
         """Prepare a TxnOffsetCommit. The result is an error if the client has left: its record has no effect then."""
@@ -60,12 +60,12 @@ class ClientTransactions:
         if refusal := await self._refusal(message, until_s):
             return refusal
         written = await self._shared.transactions.write(
-            _transaction(message), self._shard(message), message.group_id, until_s
+            _transaction(message), self._home(message), message.group_id, until_s
         )
         return GONE if self._has_left() else written
 
-    def _shard(self, message: Any) -> int:
-        return shard_of(message.group_id, self._shared.asking.shards)
+    def _home(self, message: Any) -> Home:
+        return self._shared.asking.home_of(message.group_id)
 
     async def _refusal(self, message: Any, until_s: float) -> Written | None:
         """Return the error of a request that the client may not send; None if it may."""

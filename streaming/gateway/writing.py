@@ -20,6 +20,7 @@ from msgspec import json
 
 from coordinator.errors import ErrorCode
 from streaming.config.settings import Settings
+from streaming.gateway.coordinators import Home
 from streaming.kafka.transactional import Transaction, TransactionWriter
 
 log = logging.getLogger(__name__)
@@ -50,10 +51,15 @@ sends its request again."""
 
 
 class Written(NamedTuple):
-    """The result of a request to the brokers: an error, or the offset of a record."""
+    """The result of a request to the brokers: an error, or the offset of a record.
+
+    Args:
+        at: The prefix of the coordinator in whose topic the record is.
+    """
 
     code: int
     place: int = NO_PLACE
+    at: str | None = None
 
 
 class Transactions:
@@ -64,18 +70,31 @@ class Transactions:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._writer = TransactionWriter(settings, settings.transactions_topic)
+        self._settings = settings
+        self._writers: dict[str, TransactionWriter] = {}
         self._threads = ThreadPoolExecutor(WRITERS, thread_name_prefix="gateway transactions")
         self._turns = WeakValueDictionary[int, asyncio.Lock]()
 
-    async def join(self, transaction: Transaction, shard: int, until_s: float) -> Written:
+    async def join(self, transaction: Transaction, home: Home, until_s: float) -> Written:
         """Add a shard's partition to a transaction, before a monotonic time."""
-        return await self._in_turn(transaction, until_s, self._writer.join, shard)
+        return await self._in_turn(transaction, until_s, self._writer_at(home.prefix).join, home.shard)
 
-    async def write(self, transaction: Transaction, shard: int, group_id: str, until_s: float) -> Written:
+    async def write(self, transaction: Transaction, home: Home, group_id: str, until_s: float) -> Written:
         """Write a record about a commit into a transaction, before a monotonic time."""
         value = json.encode({"group_id": group_id, "producer_id": transaction.producer_id})
-        return await self._in_turn(transaction, until_s, self._writer.write, shard, group_id.encode(), value)
+        if home.prefix != self._settings.topic_prefix:  # the group may have moved since its partition was added
+            joined = await self.join(transaction, home, until_s)
+            if joined.code:
+                return joined
+        write = self._writer_at(home.prefix).write
+        written = await self._in_turn(transaction, until_s, write, home.shard, group_id.encode(), value)
+        return written if written.code else written._replace(at=home.prefix)
+
+    def _writer_at(self, prefix: str) -> TransactionWriter:
+        if prefix not in self._writers:
+            settings = self._settings.model_copy(update={"topic_prefix": prefix})
+            self._writers[prefix] = TransactionWriter(settings, settings.transactions_topic)
+        return self._writers[prefix]
 
     async def _in_turn(self, transaction: Transaction, until_s: float, send: Any, *arguments: Any) -> Written:
         """Send a producer's requests one after another, so that a producer has one thread at most."""
@@ -103,4 +122,5 @@ class Transactions:
     def close(self) -> None:
         """Close the connections to the brokers. Requests that wait are dropped."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._writer.close()
+        for writer in list(self._writers.values()):
+            writer.close()

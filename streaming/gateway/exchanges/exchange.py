@@ -63,10 +63,16 @@ class GatewayData(Protocol):
 
 
 class Question(NamedTuple):
-    """A request to the coordinator. `shard` is its partition; None stands for the shard of its group."""
+    """A request to the coordinator.
+
+    Args:
+        shard: Its partition; None for the shard of its group.
+        at: The prefix of the one coordinator that it is for; None for the coordinator of its group.
+    """
 
     request: Request
     shard: int | None = None
+    at: str | None = None
 
 
 class Exchange(NamedTuple):

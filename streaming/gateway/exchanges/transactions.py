@@ -74,7 +74,7 @@ def commit_offsets(message: Any, asker: Asker, world: GatewayData, written: Any)
         offsets=tuple(compress(map(_to_commit, named, partitions, repeat(world)), known)),
     )
     return Exchange(
-        (Question(request), *about),
+        (Question(request, at=written.at), *about),
         lambda answers: committed(expected(answers[0], TxnOffsetCommitAnswer), answers[1:]),
     )
 

@@ -8,14 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 from coordinator.consumer_requests import TopicFact
+from coordinator.hashing import shard_of
 from coordinator.outputs import AnyAnswer, RebalanceNotice
 from coordinator.requests import Request
 from streaming.gateway.apis import APIS
 from streaming.gateway.authorizer import Authorizer
 from streaming.gateway.cluster import Address
+from streaming.gateway.coordinators import Home
 from streaming.gateway.flow import Flow
 from streaming.gateway.following import Following
-from streaming.gateway.gathering import Gathering
+from streaming.gateway.gathering import Gathering, SendSingle
 from streaming.gateway.ids import id_text
 from streaming.gateway.messages import Header
 from streaming.gateway.metrics import Metrics
@@ -155,7 +157,7 @@ class FakeAsking:
 
     shards = 4
 
-    def __init__(self) -> None:
+    def __init__(self, send_single: SendSingle | None = None) -> None:
         self.sent: list[tuple[Request, int | None]] = []
         self.inboxes: dict[str, Callable[[RebalanceNotice], object]] = {}
         self._told: dict[str, Callable[[AnyAnswer, int], object]] = {}
@@ -166,7 +168,7 @@ class FakeAsking:
         fields = {"reply_to": "inbox-gathered"}
         self.gathering = Gathering(
             self, self.shards, lambda: {**fields, "request_id": self.request_id()}, 1_000, self.unanswered,
-            lambda wait_s, tick: self.ticks.append((wait_s, tick)), lambda: self.now_ms,
+            lambda wait_s, tick: self.ticks.append((wait_s, tick)), send_single or self.send, lambda: self.now_ms,
         )  # fmt: skip
 
     def tick(self) -> None:
@@ -187,9 +189,19 @@ class FakeAsking:
     def request_id(self) -> str:
         return f"id-{next(self._numbers)}"
 
-    def send(self, request: Request, told: Callable[[AnyAnswer, int], object], shard: int | None = None) -> None:
+    def send(
+        self,
+        request: Request,
+        told: Callable[[AnyAnswer, int], object],
+        shard: int | None = None,
+        at: str | None = None,
+    ) -> int:
         self.sent.append((request, shard))
         self._told[request.request_id] = told
+        return 100
+
+    def home_of(self, group_id: str) -> Home:
+        return Home("A", shard_of(group_id, self.shards))
 
     def forget(self, inbox: str, request_ids: Iterable[str]) -> None:
         for request_id in request_ids:
@@ -198,6 +210,9 @@ class FakeAsking:
     @property
     def waiting(self) -> int:
         return len(self._told)
+
+    def silence_s(self) -> float:
+        return 0.0
 
     @property
     def requests(self) -> list[Request]:
@@ -259,13 +274,13 @@ class FakeTransactions:
         self.while_writing: Callable[[], None] = lambda: None
         self.until_s = float("-inf")
 
-    async def join(self, transaction: Transaction, shard: int, until_s: float) -> Written:
-        self.calls.append(("join", transaction, shard))
+    async def join(self, transaction: Transaction, home: Home, until_s: float) -> Written:
+        self.calls.append(("join", transaction, home.shard))
         self.until_s = until_s
         return self.written
 
-    async def write(self, transaction: Transaction, shard: int, group_id: str, until_s: float) -> Written:
-        self.calls.append((f"write {group_id}", transaction, shard))
+    async def write(self, transaction: Transaction, home: Home, group_id: str, until_s: float) -> Written:
+        self.calls.append((f"write {group_id}", transaction, home.shard))
         self.until_s = until_s
         self.while_writing()
         return self.written

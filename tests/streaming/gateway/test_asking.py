@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.errors import ErrorCode
@@ -22,10 +22,9 @@ from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
 from streaming.gateway import asking as module
 from streaming.gateway.asking import Asking
+from streaming.gateway.unanswered import Unanswered
 from streaming.wire.records import decode_request
-
-WAIT_S = 30.0
-"""The longest wait of a test, in seconds. The expected events take milliseconds."""
+from tests.system.waiting import HANG_S
 
 PARTITIONS = 4
 """The number of partitions of a topic that librdkafka's mock broker creates when a client requests its metadata."""
@@ -38,26 +37,26 @@ class Kafka:
 
     def __init__(self) -> None:
         self._producer = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
-        (broker,) = self._producer.list_topics(timeout=WAIT_S).brokers.values()
+        (broker,) = self._producer.list_topics(timeout=HANG_S).brokers.values()
         self.bootstrap_servers = f"{broker.host}:{broker.port}"
 
     def coordinator(self) -> Settings:
         """Return the settings of a new coordinator, with its own topics."""
         settings = Settings.load(bootstrap_servers=self.bootstrap_servers, topic_prefix=next(_prefixes))
         for name in (settings.requests_topic, settings.replies_topic):
-            self._producer.list_topics(name, timeout=WAIT_S)
+            self._producer.list_topics(name, timeout=HANG_S)
         return settings
 
     def write(self, topic: str, partition: int, key: str, value: bytes) -> None:
         self._producer.produce(topic, value, key.encode(), partition)
-        self._producer.flush(WAIT_S)
+        self._producer.flush(HANG_S)
 
     def requests(self, settings: Settings, number: int) -> list[tuple[int, str, Request]]:
         """Read `number` requests; return the partition, the key and the request of each."""
         with closing(Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": "unused"})) as consumer:
             consumer.assign([TopicPartition(settings.requests_topic, each, 0) for each in range(PARTITIONS)])
             found: list[tuple[int, str, Request]] = []
-            for message in consumer.consume(number, WAIT_S):
+            for message in consumer.consume(number, HANG_S):
                 request = decode_request(message.value())
                 assert isinstance(request, Request)
                 found.append((message.partition(), message.key().decode(), request))
@@ -74,7 +73,8 @@ class Gateway:
 
     def __init__(self, kafka: Kafka, settings: Settings) -> None:
         self.kafka, self.settings = kafka, settings
-        self.asking = Asking(settings, asyncio.get_running_loop())
+        self.unanswered = Unanswered()
+        self.asking = Asking(settings, asyncio.get_running_loop(), self.unanswered, self.send)
         self.notices: list[RebalanceNotice] = []
         self.inbox = self.asking.open_inbox(self.notices.append)
         self.responses: dict[str, tuple[AnyAnswer, int]] = {}
@@ -100,7 +100,7 @@ class Gateway:
         heard: asyncio.Future[AnyAnswer] = asyncio.get_running_loop().create_future()
         self.asking.send(last, lambda answer, size: heard.set_result(answer))
         self.reply(HeartbeatAnswer(request_id=last.request_id))
-        await asyncio.wait_for(heard, WAIT_S)
+        await asyncio.wait_for(heard, HANG_S)
 
 
 def run(kafka: Kafka, scenario: Callable[[Gateway], Awaitable[None]]) -> None:
@@ -120,7 +120,7 @@ def notice(member_id: str) -> RebalanceNotice:
 
 def test_an_answer_does_not_wait_for_more_answers(kafka: Kafka, monkeypatch: pytest.MonkeyPatch):
     """`Consumer.consume` returns when it has all the messages that it may have, or when its time is over."""
-    monkeypatch.setattr(module, "READ_WAIT_S", 2 * WAIT_S)
+    monkeypatch.setattr(module, "READ_WAIT_S", 2 * HANG_S)
 
     async def scenario(gateway: Gateway) -> None:
         await gateway.await_all_read()
@@ -165,15 +165,16 @@ def test_a_request_that_is_too_large_is_answered_at_once(kafka: Kafka):
 def test_a_request_that_no_broker_accepts_is_answered_with_an_error(monkeypatch: pytest.MonkeyPatch):
     lost = Event()
     monkeypatch.setitem(module._SENDING, "message.timeout.ms", 100)
-    monkeypatch.setitem(module._SENDING, "error_cb", lambda error: lost.set())
+    on_error = lambda error: error.code() == KafkaError._ALL_BROKERS_DOWN and lost.set()  # noqa: E731
+    monkeypatch.setitem(module._SENDING, "error_cb", on_error)
     kafka = Kafka()
 
     async def scenario(gateway: Gateway) -> None:
         del kafka._producer  # this ends the broker too
-        # A record that librdkafka has taken for a broker that dies at this moment may wait until the broker is back.
-        assert await asyncio.to_thread(lost.wait, WAIT_S)
+        # A record that librdkafka has taken for a connection that ends now may wait until the broker is back.
+        assert await asyncio.to_thread(lost.wait, HANG_S)
         gateway.send(gateway.request())
-        async with asyncio.timeout(WAIT_S * 2):
+        async with asyncio.timeout(HANG_S):
             while not gateway.responses:
                 await asyncio.sleep(0.01)
         ((answer, size),) = gateway.responses.values()
@@ -275,7 +276,7 @@ def beat(gateway: Gateway, **fields: Any) -> ConsumerGroupHeartbeat:
 
 def test_a_heartbeat_is_stored_until_its_answer_comes_also_if_its_connection_is_closed(kafka: Kafka):
     async def scenario(gateway: Gateway) -> None:
-        unanswered = gateway.asking.unanswered
+        unanswered = gateway.unanswered
         request = gateway.send(beat(gateway))
         assert len(unanswered) == 1
         gateway.asking.forget(gateway.inbox, [request.request_id])
@@ -290,7 +291,7 @@ def test_a_heartbeat_is_stored_until_its_answer_comes_also_if_its_connection_is_
 def test_joins_leaves_and_heartbeats_on_behalf_of_a_member_are_not_stored(kafka: Kafka, fields: dict[str, Any]):
     async def scenario(gateway: Gateway) -> None:
         gateway.send(beat(gateway, **fields))
-        assert len(gateway.asking.unanswered) == 0
+        assert len(gateway.unanswered) == 0
 
     run(kafka, scenario)
 
@@ -301,7 +302,7 @@ def test_a_heartbeat_that_the_brokers_do_not_accept_is_not_stored_any_more(kafka
         request = gateway.send(beat(gateway, subscribed_topic_names=names))
         while request.request_id not in gateway.responses:
             await asyncio.sleep(0.01)
-        assert len(gateway.asking.unanswered) == 0
+        assert len(gateway.unanswered) == 0
 
     run(kafka, scenario)
 
@@ -353,11 +354,11 @@ def test_any_response_shows_that_the_coordinator_is_available(kafka: Kafka):
     async def scenario(gateway: Gateway) -> None:
         assert gateway.asking.silence_s() == float("inf")
         assert not await gateway.asking.heard(0)
-        waiting = [asyncio.create_task(gateway.asking.heard(WAIT_S)) for _ in range(2)]
+        waiting = [asyncio.create_task(gateway.asking.heard(HANG_S)) for _ in range(2)]
         await asyncio.sleep(0)
         gateway.reply(HeartbeatAnswer(request_id="never asked"))
         assert await asyncio.gather(*waiting) == [True, True]
-        assert gateway.asking.silence_s() < WAIT_S
+        assert gateway.asking.silence_s() < HANG_S
         assert not await gateway.asking.heard(0), "the response arrived before the call"
 
     run(kafka, scenario)
@@ -365,7 +366,7 @@ def test_any_response_shows_that_the_coordinator_is_available(kafka: Kafka):
 
 def test_the_brokers_topics_are_listed(kafka: Kafka):
     async def scenario(gateway: Gateway) -> None:
-        listed = await asyncio.to_thread(gateway.asking.list_topics, timeout=WAIT_S)
+        listed = await asyncio.to_thread(gateway.asking.list_topics, timeout=HANG_S)
         assert len(listed.topics[gateway.settings.replies_topic].partitions) == PARTITIONS
 
     run(kafka, scenario)
@@ -373,7 +374,7 @@ def test_the_brokers_topics_are_listed(kafka: Kafka):
 
 def start(**settings: Any) -> None:
     async def main() -> None:
-        Asking(Settings.load(**settings), asyncio.get_running_loop())
+        Asking(Settings.load(**settings), asyncio.get_running_loop(), Unanswered(), print)
 
     asyncio.run(main())
 

@@ -29,11 +29,12 @@ class World:
         self.awaited = Unanswered(lambda: 0.0)
         self.gathering = Gathering(
             self, SHARDS, lambda: {"request_id": "all", "reply_to": "gateway"}, TICK_MS, self.awaited,
-            lambda wait_s, call: self.later.append((wait_s, call)), lambda: self.now_ms,
+            lambda wait_s, call: self.later.append((wait_s, call)), self.send, lambda: self.now_ms,
         )  # fmt: skip
 
-    def send(self, request: Request, told: Callable[[AnyAnswer, int], object], shard: int | None = None) -> None:
+    def send(self, request: Request, told: Callable[[AnyAnswer, int], object], shard: int | None = None) -> int:
         self.sent.append((request, told, shard))
+        return 0
 
     def add(self, *names: str, ticks: int = 1) -> None:
         for name in names:

@@ -27,18 +27,21 @@ from coordinator.hashing import shard_of
 from coordinator.outputs import CheckAccessAnswer, CommittedPartition, TxnOffsetCommitAnswer
 from coordinator.requests import CheckAccess, TxnOffsetCommit
 from streaming.config.settings import Settings
-from streaming.gateway import serving
+from streaming.gateway import serving, writing
 from streaming.gateway.authorizer import Authorizer
 from streaming.gateway.broker_acls import NOTHING_IS_ALLOWED
 from streaming.gateway.connection import Connection
+from streaming.gateway.coordinators import Home
 from streaming.gateway.writing import WRITE_WAIT_S, WRITERS, Transactions, Written
-from streaming.kafka.transactional import Transaction
+from streaming.kafka.transactional import Transaction, TransactionWriter
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.parts import OWN_TOPIC, FakeShared, turn
 from tests.streaming.gateway.serving_bench import ServingBench
 from tests.streaming.gateway.wiring import frame_of
+from tests.system.waiting import HANG_S
 
 OF_THE_CLIENT = Transaction("x", 7, 3)
+HOME = Home("coordinator", 0)
 
 
 def add(group_id: str = "g") -> Any:
@@ -271,10 +274,48 @@ def test_errors_of_the_clients_transaction_are_passed_on(
     def fails(*_: object) -> int:
         raise error("no")
 
+    monkeypatch.setattr(TransactionWriter, "write", fails)
     transactions = Transactions(Settings())
-    monkeypatch.setattr(transactions._writer, "write", fails)
-    assert asyncio.run(transactions.write(OF_THE_CLIENT, 0, "g", until_s=float("inf"))) == Written(code)
+    assert asyncio.run(transactions.write(OF_THE_CLIENT, HOME, "g", until_s=float("inf"))) == Written(code)
     transactions.close()
+
+
+class StoringWriter:
+    """A writer that stores its requests with the names of their topics."""
+
+    def __init__(self, topic: str, requests: list[tuple[str, str, int]], refuses: bool) -> None:
+        self._topic, self._requests, self._refuses = topic, requests, refuses
+
+    def join(self, transaction: Transaction, partition: int, until_s: float) -> None:
+        self._requests.append((self._topic, "join", partition))
+        if self._refuses:
+            raise InvalidTxnStateError("no")
+
+    def write(self, transaction: Transaction, partition: int, key: bytes, value: bytes, until_s: float) -> int:
+        self._requests.append((self._topic, "write", partition))
+        return 41
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_the_record_of_a_group_that_has_moved_is_in_the_topic_of_its_coordinator(
+    monkeypatch: pytest.MonkeyPatch, refuses: bool
+):
+    """Its partition is not in the transaction if the group has moved since the transaction began."""
+    requests: list[tuple[str, str, int]] = []
+    monkeypatch.setattr(writing, "TransactionWriter", lambda _, topic: StoringWriter(topic, requests, refuses))
+
+    async def main() -> None:
+        transactions = Transactions(Settings())
+        assert await transactions.write(OF_THE_CLIENT, HOME, "g", float("inf")) == Written(0, 41, HOME.prefix)
+        moved = await transactions.write(OF_THE_CLIENT, Home("B", 3), "g", float("inf"))
+        assert moved == (Written(InvalidTxnStateError.errno) if refuses else Written(0, 41, "B"))
+
+    asyncio.run(main())
+    there = [("B.transactions", "join", 3), ("B.transactions", "write", 3)]
+    assert requests == [("coordinator.transactions", "write", 0), *(there[:1] if refuses else there)]
 
 
 class SlowWriter:
@@ -286,7 +327,7 @@ class SlowWriter:
 
     def join(self, transaction: Transaction, partition: int, until_s: float) -> None:
         self.running.append(transaction)
-        assert self.may_end.wait(60)
+        assert self.may_end.wait(HANG_S)
 
     def close(self) -> None:
         self.may_end.set()
@@ -297,15 +338,15 @@ def test_a_producer_occupies_one_thread(monkeypatch: pytest.MonkeyPatch):
 
     async def main() -> None:
         transactions, writer = Transactions(Settings()), SlowWriter()
-        monkeypatch.setattr(transactions, "_writer", writer)
+        monkeypatch.setattr(writing, "TransactionWriter", lambda settings, topic: writer)
         other = Transaction("y", 8, 0)
         each = [OF_THE_CLIENT] * WRITERS + [other]
-        tasks = [asyncio.create_task(transactions.join(one, 0, time.monotonic() + 60)) for one in each]
+        tasks = [asyncio.create_task(transactions.join(one, HOME, time.monotonic() + 60)) for one in each]
         while len(writer.running) < 2:
             await asyncio.sleep(0.001)
         await asyncio.sleep(0.02)
         assert writer.running == [OF_THE_CLIENT, other]
-        late = await transactions.join(OF_THE_CLIENT, 0, time.monotonic() + 0.01)
+        late = await transactions.join(OF_THE_CLIENT, HOME, time.monotonic() + 0.01)
         writer.may_end.set()
         assert set(await asyncio.gather(*tasks)) == {Written(0)}
         assert (late, len(writer.running), dict(transactions._turns)) == (Written(15), len(each), {})

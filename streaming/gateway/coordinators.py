@@ -1,0 +1,310 @@
+"""The coordinators of a gateway: its own one, and those to which groups have moved (moving.md 3.2).
+
+A request that a coordinator refuses with a redirection goes to the coordinator that the redirection names, with the
+same request id and another mailbox. Its client does not notice. Only a refused request goes elsewhere: one without an
+answer may still be handled. A request for which no coordinator is found is without an answer, as with a coordinator
+that is down.
+
+Each coordinator has its own client of the brokers, which is opened at the first redirection there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from coordinator.errors import ErrorCode
+from coordinator.hashing import shard_of
+from coordinator.heartbeats import AnyHeartbeat
+from coordinator.outputs import AnyAnswer, ErrorAnswer, JoinGroupAnswer, RebalanceNotice
+from coordinator.requests import JoinGroup, Request
+from streaming.config.peers import PEERS_MAX
+from streaming.config.settings import Settings
+from streaming.errors import UserError
+from streaming.gateway.asking import Asking
+from streaming.gateway.unanswered import Unanswered
+from streaming.wire.inbox import OnAnswer
+from streaming.wire.records import encode_request
+from streaming.wire.whereabouts import Next, Whereabouts
+
+log = logging.getLogger(__name__)
+
+FIRST_WAIT_MS, WAIT_MS_MAX = 50, 1_000
+"""The time until a request is sent again that no coordinator serves yet: it doubles with each try."""
+
+AWAY = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+COORDINATORS_MAX = PEERS_MAX + 1
+"""The coordinators of one gateway. Groups at further ones are without an answer."""
+
+KEPT_BYTES_MAX = 64 * 2**20
+"""The bytes of all requests that are kept until they are answered. Beyond it a request is not kept. If its group has
+moved, its client gets the error, and sends it again."""
+
+
+class Home(NamedTuple):
+    """The coordinator and the shard of a group."""
+
+    prefix: str
+    shard: int
+
+
+@dataclass(eq=False)
+class _Sent:
+    """A request that is not answered yet.
+
+    Args:
+        request: None if it is not kept.
+        at: The prefix of the one coordinator that it is for; None if it follows its group.
+        kept_bytes: The bytes of its record; 0 if it is not kept.
+        tries: How often it was refused without a new redirection.
+        timer: Sends it again.
+    """
+
+    group_id: str
+    request_id: str
+    request: Request | None
+    told: OnAnswer
+    at: str | None = None
+    kept_bytes: int = 0
+    tries: int = 0
+    timer: asyncio.TimerHandle | None = None
+
+
+@dataclass(eq=False)
+class _Mailbox:
+    """A mailbox at the gateway's own coordinator, and the names of those for its owner at other ones."""
+
+    tell: Callable[[RebalanceNotice], object]
+    elsewhere: dict[str, str] = field(default_factory=dict)
+
+
+class Coordinators:
+    """The senders of requests to all coordinators. The event loop calls all methods except `list_topics` and `close`.
+
+    Attributes:
+        unanswered: The heartbeats of members of the consumer protocol that have no answer.
+        gathering: The heartbeats that may wait for the next tick.
+
+    Args:
+        settings: The settings of the gateway's own coordinator.
+        loop: The event loop that gets the answers.
+        open_asking: Opens a sender; see `Asking`.
+
+    Raises:
+        BrokerUnreachable: No broker answers.
+        NoCoordinator: The coordinator's topics do not exist.
+    """
+
+    def __init__(
+        self, settings: Settings, loop: asyncio.AbstractEventLoop, open_asking: Callable[..., Asking] = Asking
+    ) -> None:
+        self._settings, self._loop, self._open_asking = settings, loop, open_asking
+        self._whereabouts = Whereabouts(settings.topic_prefix)
+        self.unanswered = Unanswered()
+        self._home = self._opened(settings.topic_prefix)
+        self._askings = {settings.topic_prefix: self._home}
+        self._opening: dict[str, list[_Sent]] = {}
+        self._sent: dict[str, _Sent] = {}
+        self._kept_bytes = 0
+        self._mailboxes: dict[str, _Mailbox] = {}
+        self.gathering = Gatherings(self._whereabouts, self._askings)
+
+    def _opened(self, prefix: str) -> Asking:
+        settings = self._settings.model_copy(update={"topic_prefix": prefix})
+        return self._open_asking(settings, self._loop, self.unanswered, self._send_single)
+
+    @property
+    def shards(self) -> int:
+        """The number of shards of the gateway's own coordinator."""
+        return self._home.shards
+
+    def list_topics(self, timeout: float) -> Any:
+        """Request all brokers and topics, and wait for the response, as confluent-kafka's `Producer.list_topics`."""
+        return self._home.list_topics(timeout)
+
+    # -- for connections -----------------------------------------------------------------------------------------------
+
+    def open_inbox(self, tell: Callable[[RebalanceNotice], object] = lambda _: None) -> str:
+        """Open a mailbox with a new name, and return the name.
+
+        Args:
+            tell: Called with each notice that comes to the mailbox, from any coordinator.
+        """
+        mailbox = self._home.open_inbox(tell)
+        self._mailboxes[mailbox] = _Mailbox(tell)
+        return mailbox
+
+    def close_inbox(self, mailbox: str) -> None:
+        """Unregister the callback for notices that come to a mailbox."""
+        for prefix, name in self._names_of(mailbox):
+            self._askings[prefix].close_inbox(name)
+        self._mailboxes.pop(mailbox, None)
+
+    def _names_of(self, mailbox: str) -> list[tuple[str, str]]:
+        opened = self._mailboxes.get(mailbox)
+        return [(self._whereabouts.home, mailbox), *(opened.elsewhere.items() if opened is not None else ())]
+
+    def request_id(self) -> str:
+        """Return a new request id. Nobody can guess it, not even from all other request ids."""
+        return self._home.request_id()
+
+    def home_of(self, group_id: str) -> Home:
+        """Return the coordinator and the shard of a group, as far as they are known."""
+        prefix = self._whereabouts.of(group_id)
+        if prefix not in self._askings:
+            prefix = self._whereabouts.home
+        return Home(prefix, shard_of(group_id, self._askings[prefix].shards))
+
+    def send(self, request: Request, told: OnAnswer, shard: int | None = None, at: str | None = None) -> None:
+        """Append a request to the log of its group's coordinator. Call `told` with the answer, if one comes.
+
+        Args:
+            shard: A shard of the gateway's own coordinator; without it the request goes to the shard of its group.
+            at: The prefix of the one coordinator that the request is for: it does not follow its group.
+        """
+        if shard is not None:
+            self._home.send(request, told, shard)
+            return
+        sent = self._sent[request.request_id] = _Sent(request.group_id, request.request_id, request, told, at)
+        self._go(sent, request)
+
+    def forget(self, mailbox: str, request_ids: Iterable[str]) -> None:
+        """Stop the delivery of answers to these requests of a mailbox."""
+        ids = list(request_ids)
+        for request_id in ids:
+            if (sent := self._sent.get(request_id)) is not None:
+                self._end(sent)
+        for prefix, name in self._names_of(mailbox):
+            self._askings[prefix].forget(name, ids)
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests without an answer, those that wait for the next tick included."""
+        between = sum(sent.timer is not None for sent in self._sent.values()) + sum(map(len, self._opening.values()))
+        return between + sum(asking.waiting for asking in self._askings.values())
+
+    # -- the way of a request ------------------------------------------------------------------------------------------
+
+    def _send_single(self, heartbeat: AnyHeartbeat, told: OnAnswer) -> None:
+        self.send(heartbeat, told)
+
+    def _go(self, sent: _Sent, request: Request) -> None:
+        prefix = sent.at or self._whereabouts.of(sent.group_id, sent.tries)
+        if (asking := self._askings.get(prefix)) is not None:
+            mailbox = self._mailbox_at(prefix, request.reply_to)
+            addressed = request if mailbox == request.reply_to else structs.replace(request, reply_to=mailbox)
+            self._keep(sent, asking.send(addressed, partial(self._heard, sent, prefix)))
+            return
+        self._keep(sent, len(encode_request(request)))
+        if sent.request is None:
+            self._end(sent)
+            sent.told(ErrorAnswer(request_id=sent.request_id, error=AWAY.name, code=AWAY.number), 0)
+            return
+        waiting = self._opening.setdefault(prefix, [])
+        waiting.append(sent)
+        if len(waiting) == 1:
+            self._loop.create_task(self._open(prefix))
+
+    def _keep(self, sent: _Sent, record_bytes: int) -> None:
+        if sent.kept_bytes or sent.request_id not in self._sent:
+            return
+        if self._kept_bytes + record_bytes > KEPT_BYTES_MAX:
+            sent.request = None
+        else:
+            sent.kept_bytes = record_bytes
+            self._kept_bytes += record_bytes
+
+    def _end(self, sent: _Sent) -> None:
+        if self._sent.pop(sent.request_id, None) is not None:
+            self._kept_bytes -= sent.kept_bytes
+        if sent.timer is not None:
+            sent.timer.cancel()
+            sent.timer = None
+
+    def _mailbox_at(self, prefix: str, mailbox: str) -> str:
+        opened = self._mailboxes.get(mailbox)
+        if prefix == self._whereabouts.home or opened is None:
+            return mailbox
+        if prefix not in opened.elsewhere:
+            opened.elsewhere[prefix] = self._askings[prefix].open_inbox(opened.tell)
+        return opened.elsewhere[prefix]
+
+    def _heard(self, sent: _Sent, by: str, answer: AnyAnswer, size: int) -> None:
+        if self._sent.get(sent.request_id) is not sent:
+            return  # nobody waits for it
+        following, request = self._whereabouts.note(sent.group_id, by, answer), sent.request
+        if following is Next.DONE or request is None or sent.at is not None:
+            self._end(sent)
+            sent.told(answer, size)
+            return
+        if isinstance(request, JoinGroup) and isinstance(answer, JoinGroupAnswer) and not request.member_id:
+            request = sent.request = structs.replace(request, member_id=answer.member_id)
+        if following is Next.SEND_NOW:
+            self._go(sent, request)
+        else:
+            self._go_later(sent, request)
+
+    def _go_later(self, sent: _Sent, request: Request) -> None:
+        wait_ms = min(FIRST_WAIT_MS << min(sent.tries, 10), WAIT_MS_MAX)
+        sent.tries += 1
+        sent.timer = self._loop.call_later(wait_ms / 1_000, self._try_again, sent, request)
+
+    def _try_again(self, sent: _Sent, request: Request) -> None:
+        sent.timer = None
+        self._go(sent, request)
+
+    async def _open(self, prefix: str) -> None:
+        try:
+            if len(self._askings) >= COORDINATORS_MAX:
+                raise UserError(f"A gateway serves groups of {COORDINATORS_MAX} coordinators at most.")
+            self._askings[prefix] = await asyncio.to_thread(self._opened, prefix)
+        except UserError as error:
+            log.warning("the coordinator %r, to which a group has moved, cannot be used: %s", prefix, error)
+        for sent in self._opening.pop(prefix):
+            if sent.request is not None and self._sent.get(sent.request_id) is sent:
+                (self._go if prefix in self._askings else self._go_later)(sent, sent.request)
+
+    # -- availability of the coordinators ------------------------------------------------------------------------------
+
+    def silence_s(self) -> float:
+        """Return the seconds since the last answer to this gateway; infinite before the first answer."""
+        return min(asking.silence_s() for asking in list(self._askings.values()))
+
+    async def heard(self, within_s: float) -> bool:
+        """Wait for any answer of the gateway's own coordinator. Return whether one has come within that time."""
+        return await self._home.heard(within_s)
+
+    def close(self) -> None:
+        """Send the remaining requests, and stop. Any thread may call this."""
+        for asking in list(self._askings.values()):
+            asking.close()
+
+
+class Gatherings:
+    """The heartbeats that wait for the next tick, for all coordinators: see `Gathering`."""
+
+    def __init__(self, whereabouts: Whereabouts, askings: dict[str, Asking]) -> None:
+        self._whereabouts, self._askings = whereabouts, askings
+        home = askings[whereabouts.home].gathering
+        self.tick_ms, self.until_tick_ms = home.tick_ms, home.until_tick_ms
+
+    def add(self, heartbeat: AnyHeartbeat, told: OnAnswer, ticks: int = 1) -> None:
+        """Send a heartbeat at a tick, and call `told` with its answer."""
+        asking = self._askings.get(self._whereabouts.of(heartbeat.group_id))
+        (asking or self._askings[self._whereabouts.home]).gathering.add(heartbeat, told, ticks)
+
+    def send_now(self, heartbeat: AnyHeartbeat) -> None:
+        """Send a heartbeat in a record of its own, if it still waits."""
+        for asking in self._askings.values():
+            asking.gathering.send_now(heartbeat)
+
+    def forget(self, request_ids: Iterable[str]) -> None:
+        """Deliver no answers to these heartbeats."""
+        ids = list(request_ids)
+        for asking in self._askings.values():
+            asking.gathering.forget(ids)

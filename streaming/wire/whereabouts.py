@@ -1,0 +1,93 @@
+"""The coordinators that serve the groups which have moved, as far as redirections have named them (moving.md 3.2).
+
+A request goes to the coordinator that the highest known number of its group names; without one, to the configured
+coordinator. If that one does not serve the group yet, every third try goes to the coordinator that named it, which
+serves the group again if the move was refused.
+"""
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+from msgspec import UNSET
+
+from coordinator.errors import ErrorCode
+from coordinator.outputs import AnyAnswer, Moved
+
+NAMES_MAX = 100_000
+"""The names that are stored. Beyond it the oldest one is dropped, and its next request is redirected once more."""
+
+ASK_SOURCE_EVERY = 3
+
+
+class Next(Enum):
+    """What becomes of a request once it is answered."""
+
+    DONE = auto()  # the answer is for the sender
+    SEND_NOW = auto()  # another coordinator has the group
+    SEND_LATER = auto()  # the group has not reached the coordinator that it was sent to
+
+
+class Place(NamedTuple):
+    """The coordinator of a name.
+
+    Args:
+        to: Its prefix.
+        number: The number of the move there.
+        source: The prefix of the coordinator that named it.
+    """
+
+    to: str
+    number: int
+    source: str
+
+
+class Whereabouts:
+    """The coordinators of names.
+
+    Args:
+        home: The prefix of the configured coordinator, which has every name that nobody has redirected.
+    """
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+        self._places: dict[str, Place] = {}
+
+    def of(self, group_id: str, tries: int = 0) -> str:
+        """Return the prefix of the coordinator to which a request about a group goes.
+
+        Args:
+            tries: How often the request was refused without a new redirection. Every third time it goes to the source.
+        """
+        place = self._places.get(group_id)
+        if place is None:
+            return self.home
+        return place.source if tries and tries % ASK_SOURCE_EVERY == 0 else place.to
+
+    def note(self, group_id: str, by: str, answer: AnyAnswer) -> Next:
+        """Store what an answer says about the place of a group. Return what becomes of its request.
+
+        Args:
+            by: The prefix of the coordinator that answered.
+        """
+        place = self._places.get(group_id)
+        if answer.code == ErrorCode.NOT_COORDINATOR.number:
+            if answer.moved is not UNSET and self._follow(group_id, by, answer.moved):
+                return Next.SEND_NOW
+            return Next.DONE if place is None else Next.SEND_LATER
+        is_served = answer.code != ErrorCode.COORDINATOR_NOT_AVAILABLE.number  # else the brokers did not take it
+        if is_served and place is not None and by == place.source != place.to:
+            self._put(group_id, Place(by, place.number, by))
+        return Next.DONE
+
+    def _follow(self, group_id: str, by: str, moved: Moved) -> bool:
+        place = self._places.get(group_id)
+        if place is not None and (moved.number, by == place.to) <= (place.number, False):
+            return False
+        self._put(group_id, Place(moved.to, moved.number, by))
+        return True
+
+    def _put(self, group_id: str, place: Place) -> None:
+        self._places.pop(group_id, None)
+        self._places[group_id] = place
+        if len(self._places) > NAMES_MAX:
+            del self._places[next(iter(self._places))]

@@ -1,0 +1,210 @@
+"""Requests of a gateway follow their group from coordinator to coordinator, and their clients notice nothing."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from coordinator.errors import ErrorCode
+from coordinator.heartbeats import Heartbeat, Heartbeats
+from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer, JoinGroupAnswer, Moved
+from coordinator.requests import DescribeGroup, JoinGroup, Request, TxnOffsetCommit
+from streaming.errors import NoCoordinator
+from streaming.gateway import coordinators
+from streaming.gateway.coordinators import Coordinators, Home
+from tests.streaming.gateway.parts import FakeAsking
+
+NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR.number
+REFUSED = {"error": "NOT_COORDINATOR", "code": NOT_COORDINATOR}
+
+
+class Loop:
+    """An event loop whose timers a test fires."""
+
+    def __init__(self) -> None:
+        self.timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
+
+    def call_later(self, wait_s: float, call: Callable[..., None], *arguments: Any) -> Any:
+        timer = (wait_s, call, arguments)
+        self.timers.append(timer)
+        return SimpleNamespace(cancel=lambda: self.timers.remove(timer) if timer in self.timers else None)
+
+    def create_task(self, opening: Any) -> None:
+        asyncio.run(opening)
+
+    def fire(self) -> float:
+        """Fire the only timer, and return its wait in seconds."""
+        ((wait_s, call, arguments),) = self.timers
+        self.timers.clear()
+        call(*arguments)
+        return wait_s
+
+
+class World:
+    """A gateway with coordinators A (its own), B and C."""
+
+    def __init__(self) -> None:
+        self.loop, self.askings, self.missing = Loop(), dict[str, FakeAsking](), set[str]()
+        settings = SimpleNamespace(topic_prefix="A", model_copy=lambda update: SimpleNamespace(**update))
+        self.gateway = Coordinators(settings, self.loop, self.open)  # type: ignore[arg-type]
+        self.notices: list[object] = []
+        self.mailbox = self.gateway.open_inbox(self.notices.append)
+        self.answers: list[AnyAnswer] = []
+
+    def open(self, settings: Any, loop: object, unanswered: object, send_single: Any) -> Any:
+        if settings.topic_prefix in self.missing:
+            raise NoCoordinator.without("B.requests", "broker:9092")
+        return self.askings.setdefault(settings.topic_prefix, FakeAsking(send_single))
+
+    def send(self, kind: Any = DescribeGroup, group_id: str = "g", at: str | None = None, **fields: Any) -> Request:
+        request_id = self.gateway.request_id()
+        request = kind(request_id=request_id, reply_to=self.mailbox, group_id=group_id, **fields)
+        self.gateway.send(request, lambda answer, _: self.answers.append(answer), at=at)
+        return request
+
+    def answer(
+        self, prefix: str, kind: Any = HeartbeatAnswer, to: tuple[str, int] | None = None, **fields: Any
+    ) -> None:
+        """Answer the last request to a coordinator."""
+        if to is not None:
+            fields = {**REFUSED, "moved": Moved(*to), **fields}
+        self.askings[prefix].answer(kind, **fields)
+
+    def sent(self, prefix: str) -> list[Request]:
+        return self.askings[prefix].requests if prefix in self.askings else []
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_refused_request_goes_to_the_coordinator_that_is_named_with_a_mailbox_there(world: World) -> None:
+    request = world.send()
+    world.answer("A", to=("B", 7))
+    (there,) = world.sent("B")
+    assert (there.request_id, there.reply_to in world.askings["B"].inboxes) == (request.request_id, True)
+    world.answer("B")
+    assert ([each.code for each in world.answers], world.gateway.waiting) == ([0], 0)
+
+
+def test_the_next_request_goes_there_at_once_and_its_notices_come_to_the_same_owner(world: World) -> None:
+    world.send()
+    world.answer("A", to=("B", 7))
+    world.answer("B")
+    world.send()
+    world.send(group_id="h")
+    first, second = world.sent("B")
+    assert (len(world.sent("A")), first.reply_to) == (2, second.reply_to)
+    world.askings["B"].inboxes[first.reply_to]("news")  # type: ignore[arg-type]
+    assert world.notices == ["news"]
+    world.gateway.close_inbox(world.mailbox)
+    assert [asking.inboxes for asking in world.askings.values()] == [{}, {}]
+
+
+def test_a_request_waits_for_a_group_that_has_not_arrived_and_asks_the_source_every_third_time(world: World) -> None:
+    world.send()
+    world.answer("A", to=("B", 7))
+    waits = []
+    for prefix in ("B", "B", "B", "A", "B", "B", "A"):
+        world.answer(prefix, **(REFUSED if prefix == "B" else {"to": ("B", 7)}))
+        waits.append(world.loop.fire())
+    assert waits == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    world.answer("B")
+    assert [each.code for each in world.answers] == [0]
+
+
+def test_a_group_that_was_taken_back_is_served_by_its_source(world: World) -> None:
+    world.send()
+    world.answer("A", to=("B", 7))
+    for prefix in ("B", "B", "B"):
+        world.answer(prefix, **REFUSED)
+        world.loop.fire()
+    world.answer("A")
+    world.send()
+    assert (len(world.answers), len(world.sent("A")), world.loop.timers) == (1, 3, [])
+
+
+def test_a_join_without_an_id_takes_that_of_the_redirection(world: World) -> None:
+    fields = {"member_id": "", "protocol_type": "consumer", "session_timeout_ms": 9, "rebalance_timeout_ms": 9}
+    world.send(JoinGroup, protocols=(), **fields)
+    world.answer("A", JoinGroupAnswer, to=("B", 7), member_id="ana-1")
+    assert [each.member_id for each in world.sent("B")] == ["ana-1"]  # type: ignore[union-attr]
+
+
+def test_the_place_of_a_transactional_commit_is_of_one_coordinator_so_its_client_repeats_it(world: World) -> None:
+    commit = {"producer_id": 1, "producer_epoch": 0, "place": 3, "offsets": ()}
+    home = world.gateway.home_of("g")
+    world.send(TxnOffsetCommit, at=home.prefix, **commit)
+    world.answer("A", to=("B", 7))
+    assert ([each.code for each in world.answers], world.sent("B")) == ([NOT_COORDINATOR], [])
+    assert world.gateway.home_of("g") == home  # no client of B is open
+    world.send()
+    assert world.gateway.home_of("g") == Home("B", home.shard)
+    world.send(TxnOffsetCommit, at="B", **commit)
+    assert isinstance(world.sent("B")[-1], TxnOffsetCommit)
+
+
+def test_a_coordinator_that_cannot_be_used_is_tried_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.missing.add("B")
+    world.send()
+    world.answer("A", to=("B", 7))
+    assert (world.answers, "'B', to which a group has moved, cannot be used" in caplog.text) == ([], True)
+    world.missing.clear()
+    world.loop.fire()
+    world.answer("B")
+    assert [each.code for each in world.answers] == [0]
+
+
+@pytest.mark.parametrize(("maximum", "used"), [(2, True), (1, False)])
+def test_the_coordinators_have_a_bound(monkeypatch: pytest.MonkeyPatch, world: World, maximum: int, used: bool) -> None:
+    monkeypatch.setattr(coordinators, "COORDINATORS_MAX", maximum)
+    world.send()
+    world.answer("A", to=("B", 7))
+    assert (len(world.sent("B")) == 1, bool(world.loop.timers)) == (used, not used)
+
+
+@pytest.mark.parametrize(("maximum", "is_kept"), [(200, True), (199, False)])
+def test_the_kept_requests_have_a_bound(
+    monkeypatch: pytest.MonkeyPatch, world: World, maximum: int, is_kept: bool
+) -> None:
+    monkeypatch.setattr(coordinators, "KEPT_BYTES_MAX", maximum)
+    world.send()
+    world.send(group_id="h")
+    world.answer("A", to=("B", 7))
+    assert ([each.code for each in world.answers], len(world.sent("B"))) == (
+        ([], 1) if is_kept else ([NOT_COORDINATOR], 0)
+    )
+    world.askings["A"].answer(HeartbeatAnswer, 0)
+    world.send()
+    world.send()
+    assert (world.gateway._kept_bytes <= maximum, world.gateway._kept_bytes) == (True, 200 if is_kept else 100)
+
+
+def test_requests_of_a_closed_connection_are_not_sent_again(world: World) -> None:
+    request, second = world.send(), world.send(group_id="h")
+    world.answer("A", to=("B", 7))
+    world.askings["A"].answer(HeartbeatAnswer, 0, **REFUSED, moved=Moved("B", 5))
+    world.answer("B", **REFUSED)
+    world.gateway.forget(world.mailbox, [request.request_id, second.request_id])
+    assert (world.loop.timers, world.gateway.waiting, world.gateway._kept_bytes) == ([], 0, 0)
+
+
+def test_heartbeats_are_gathered_for_the_coordinator_of_their_group(world: World) -> None:
+    world.send()
+    world.answer("A", to=("B", 7))
+    world.answer("B")
+    codes: list[int] = []
+    for name in ("m1", "m2"):
+        fields = {"request_id": name, "reply_to": world.mailbox, "group_id": "g", "member_id": name}
+        world.gateway.gathering.add(Heartbeat(**fields, generation_id=1), lambda answer, _: codes.append(answer.code))
+    world.askings["B"].tick()
+    record = world.sent("B")[-1]
+    assert isinstance(record, Heartbeats)
+    world.answer("B", HeartbeatsAnswer, request_ids=("m1", "m2"), codes=(0, NOT_COORDINATOR))
+    assert (codes, world.sent("B")[-1].request_id) == ([0], "m2")
+    world.answer("B", to=("C", 8))
+    world.answer("C")
+    assert codes == [0, 0]
