@@ -1,18 +1,17 @@
 """`coordinator checkpoint import`: the groups of an exported file, adopted by a coordinator that runs."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from streaming.administration.importing import Choice, Importer, Result, Status
+from streaming.administration.importing import Choice, Importer, Status
 from streaming.administration.retiring import retire
-from streaming.cli.output import Column, Output, OutputFormat
+from streaming.cli.output import Column, Output
+from streaming.cli.results import collected, show
 from streaming.cli.times import instant
 from streaming.client.transport import COMMAND_WAIT_S, Transport
 from streaming.config.settings import Settings
-from streaming.errors import BadExport, RequestRefused, UserError
-from streaming.logs import tell
+from streaming.errors import BadExport
 from streaming.progress import Work, shown
 from streaming.views.text import counted, escape
 from streaming.wire.export_file import ExportFile, Head
@@ -57,8 +56,8 @@ def import_groups(
         with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer()) as transport:
             importer = Importer(partial(transport.ask, timeout_s=COMMAND_WAIT_S), head, choice)
             found = importer.check_all(opened.lines()) if is_dry_run else importer.import_all(opened.lines())
-            results = _collected(found, head)
-        _show(results, output)
+            results = collected(found, "Importing the groups", head.groups)
+        show(results, Status, COLUMNS, output)
         if retired is not None and not is_dry_run:
             with shown(Work("Writing tombstones", "groups", head.groups)) as work:
                 retire(settings.model_copy(update={"topic_prefix": retired}), opened.lines(), work.advance)
@@ -77,35 +76,6 @@ def _problem_of(settings: Settings, head: Head, choice: Choice, retired: str | N
     return None
 
 
-def _collected(found: Iterator[Result], head: Head) -> list[Result]:
-    """Return all results, and show the progress."""
-    results: list[Result] = []
-    try:
-        with shown(Work("Importing the groups", "groups", head.groups)) as work:
-            for result in found:
-                results.append(result)
-                work.advance()
-    except UserError:
-        tell(f"{len(results)} of {head.groups} groups are done. The same command continues.")
-        raise
-    return results
-
-
 def _question(head: Head) -> str:
     what = f"{counted(head.groups, 'group')} of {escape(head.prefix)}, with the commits up to {instant(head.made_ms)}"
     return f"Import {what}? The coordinator that had them must not run again."
-
-
-def _show(results: list[Result], output: Output) -> None:
-    """Write the results, and raise the error of the first group that is refused."""
-    if output.form is OutputFormat.json:
-        output.answer([result._asdict() for result in results])
-    else:
-        output.rows(COLUMNS, results)
-    counts = Counter(result.status for result in results)
-    tell(f"{', '.join(f'{counts[status]} {status}' for status in Status if counts[status]) or 'no groups'}.")
-    if refused := next((result for result in results if result.status is Status.REFUSED), None):
-        raise RequestRefused(
-            f"{counts[Status.REFUSED]} of {len(results)} groups are refused, the first one is"
-            f" {escape(refused.group_id)}: {escape(refused.why)}."
-        )

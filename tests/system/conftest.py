@@ -111,7 +111,8 @@ def start_service(folder: Path, number: int = 0, **settings: object) -> Service:
     ready_file, log_file = folder / f"ready-{number}", folder / f"log-{number}"
     wanted = {"replication_factor": 1, "request_partitions": 4, "checkpoint": str(folder / "state"), **settings}
     checkpoint = Path(str(wanted["checkpoint"]))
-    environment = {f"COORDINATOR_{name.upper()}": str(value) for name, value in wanted.items()}
+    texts = {name: json.dumps(value) if isinstance(value, tuple) else str(value) for name, value in wanted.items()}
+    environment = {f"COORDINATOR_{name.upper()}": text for name, text in texts.items()}
     with log_file.open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "streaming", "run", "--ready-file", str(ready_file)],
