@@ -187,11 +187,22 @@ def _end(kept: KeptMoves, group_id: str, at_ms: int) -> Iterator[Output]:
         group.version -= _last_records(group)
         at_ms = max(at_ms, group.vitals.now_ms)
         yield event(GroupMoved, group, at_ms, **_of_move(sent))
-        keys: list[GroupKey | OffsetKey] = [("offset", group_id, topic, p) for topic, p, _ in group.all_offsets()]
-        for key in [*keys, ("group", group_id)]:
-            yield Published(group_id, key, None, group.next_version(), at_ms)
+        yield from _tombstones(group)
     kept.moves.away[group_id] = Away(sent.to, sent.number, at_ms)
     yield _answer(sent)
+
+
+def _tombstones(group: AnyGroup) -> Iterator[Output]:
+    """Yield the tombstones of a group's records. Each has the time of its record, and a higher version.
+
+    If the group comes back, its records have these times again. A later tombstone would seem to be newer than they are.
+    """
+    dated: list[tuple[GroupKey | OffsetKey, int]] = [
+        (("offset", group.group_id, topic, partition), offset.commit_timestamp_ms)
+        for topic, partition, offset in group.all_offsets()
+    ]
+    for key, at_ms in (*dated, (("group", group.group_id), group.since_ms)):
+        yield Published(group.group_id, key, None, group.next_version(), at_ms)
 
 
 def take_back(kept: KeptMoves, request: TakeBack, context: Context) -> Iterator[Output]:

@@ -126,7 +126,8 @@ class Published(Struct, frozen=True):
 
     Args:
         version: None if no such group exists: its key is deleted once more, and no version is counted.
-        ended_ms: The group's time of a tombstone; later than all that the group had published before it ended.
+        ended_ms: The group's time of a tombstone; later than all that the group had published before it ended. If the
+            group has moved, the time of the record that it replaces.
     """
 
     group_id: str

@@ -15,6 +15,7 @@ from coordinator.outputs import (
     GroupConverted,
     GroupDeleted,
     GroupMember,
+    GroupMoved,
     GroupRecord,
     MemberExpired,
     MemberLeft,
@@ -71,7 +72,7 @@ class ConsumerAudit(Struct):
             case GroupConverted():
                 self.is_consumer, self.plan = read.group_type == GroupType.CONSUMER.value, None
                 self.holders.clear()
-            case GroupDeleted():
+            case GroupDeleted() | GroupMoved():
                 self.is_consumer, self.plan = False, None
                 self.holders.clear()
 

@@ -8,12 +8,20 @@ it.
 
 import math
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
 from coordinator.limits import REMOVED_GROUP_MS, REMOVED_GROUPS_MAX
-from coordinator.outputs import AnyEvent, GroupConverted, GroupDeleted, GroupRecord, OffsetRecord
+from coordinator.outputs import (
+    AnyEvent,
+    GroupArrived,
+    GroupConverted,
+    GroupDeleted,
+    GroupMoved,
+    GroupRecord,
+    OffsetRecord,
+)
 from coordinator.phases import Phase
 from streaming.verify.consumers import ConsumerAudit, is_of_consumers
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind
@@ -46,6 +54,8 @@ Wrong = tuple[Kind, str]
 class ReadPosition(Struct):
     """The reader's position in one topic of a group: the life, the version and the generation.
 
+    A life ends when the group is removed, or when it moves to another coordinator.
+
     Args:
         first: The first version that was seen of this life.
         removed: How many records were gone from the partition before the group's latest record.
@@ -77,6 +87,7 @@ class Watched(Struct):
         is_blurred: Whether the group has ended while records are gone from the topics. Then it is uncertain which lives
             of the two topics belong together and which record repeats which, so versions and generations are no longer
             judged.
+        arrived: The lives that began at another coordinator.
         late: By key, the place and the writing time of a last record that is older than a record before it.
     """
 
@@ -84,6 +95,7 @@ class Watched(Struct):
     lives: dict[int, VersionAudit] = field(default_factory=dict)
     deleted_ms: dict[int, int] = field(default_factory=dict)
     founded_ms: dict[int, int] = field(default_factory=dict)
+    arrived: set[int] = field(default_factory=set)
     latest: GroupRecord | None = None
     owners: Owners = field(default_factory=Owners)
     is_blurred: bool = False
@@ -96,6 +108,19 @@ class Watched(Struct):
     def pass_over_an_end(self, topic: int) -> None:
         self.places[topic].begin_anew(is_remembered=False)
         self.is_blurred = True
+
+
+class Held(NamedTuple):
+    """A finding that is reported at the end.
+
+    Args:
+        life: The life of the group.
+        is_first: Whether the record is the first one of the life in its topic.
+    """
+
+    finding: Finding
+    life: int
+    is_first: bool
 
 
 class Published:
@@ -111,7 +136,7 @@ class Published:
         self._wanted, self._is_observed = wanted, is_observed
         self._next, self._removed, self._ended = [0, events_from], [0, 0], [0, 0]
         self._events_from_ms = math.inf if events_from else -math.inf
-        self._held: list[Finding] = []
+        self._held: list[Held] = []
         self._recent: dict[int, None] = {}
         self.groups: dict[str, Watched] = {}
         self.offsets = WrittenOffsets()
@@ -150,14 +175,21 @@ class Published:
         for group in self.groups.values():
             yield from self._resolve(group, GROUPS)
         missing = list(self._missing_at_the_end(at_ms))
-        lacking = {finding.group_id for finding in (*self._held, *missing) if finding.kind is Kind.MISSING}
+        found = (*(held.finding for held in self._held), *missing)
+        lacking = {finding.group_id for finding in found if finding.kind is Kind.MISSING}
         for held in self._held:
-            is_certain = held.kind not in WHOLE_HISTORIES or held.group_id not in lacking
-            if is_certain and not self.groups[held.group_id or ""].is_blurred:
-                yield held
+            if self._is_certain(held, lacking):
+                yield held.finding
         for group_id, group in self.groups.items():
             yield from self._stands_old(group_id, group, at_ms)
         yield from missing
+
+    def _is_certain(self, held: Held, lacking: Collection[str | None]) -> bool:
+        finding, group = held.finding, self.groups[held.finding.group_id or ""]
+        if group.is_blurred or (finding.kind in WHOLE_HISTORIES and finding.group_id in lacking):
+            return False
+        goes_on = finding.kind is Kind.GENERATION_FELL and held.is_first and held.life in group.arrived
+        return not goes_on  # the generation of a group that has arrived began elsewhere
 
     def _missing_at_the_end(self, at_ms: float) -> Iterator[Finding]:
         for group_id, group in self.groups.items():
@@ -209,7 +241,8 @@ class Published:
         for kind, text in self._judge(group, topic, read, version, record.timestamp):
             finding = Finding(kind, read.group_id, _where(record), text)
             if kind in WHOLE_LIVES and len(self._held) < FINDINGS_MAX:
-                self._held.append(finding)
+                place = group.places[topic]
+                self._held.append(Held(finding, place.life, is_first=version == place.first))
             else:
                 yield finding
 
@@ -236,7 +269,7 @@ class Published:
         place.version, place.removed = version, self._removed[topic]
         place.latest_ms = max(place.latest_ms, _own_ms(read) or 0)
         if not group.is_blurred:
-            yield from self._number(group, topic, version, at_ms)
+            yield from self._number(group, topic, read, version, at_ms)
             if not self._is_observed and not _is_written_again(group.latest, read):
                 yield from _judge_generation(place, read, group.latest)
         if isinstance(read, GroupRecord):
@@ -246,12 +279,15 @@ class Published:
             yield from ((Kind.TOKEN_FELL, text) for text in group.tokens.take(read))
         self._note(group, topic, read, at_ms)
 
-    def _number(self, group: Watched, topic: int, version: int, at_ms: int) -> Iterator[Wrong]:
+    def _number(self, group: Watched, topic: int, read: Record, version: int, at_ms: int) -> Iterator[Wrong]:
         number = group.places[topic].life
         if number not in group.lives:
             group.lives[number] = VersionAudit(self._holes, group.lives.get(number - 1))
             for over in [n for n in group.lives if n < min(place.life for place in group.places) - 1]:
                 yield from _all_missing(group.lives.pop(over).end(self._holes, math.inf))
+        if isinstance(read, GroupArrived):
+            group.arrived.add(number)
+            group.lives[number].begin_after(read.version_before)
         yield from _all_missing(group.lives[number].take(topic, version, at_ms, self._holes))
 
     def _find_life(self, group: Watched, topic: int, read: Record, at_ms: int) -> None:
@@ -282,7 +318,7 @@ class Published:
             case Tombstone():
                 group.latest, group.owners = None, Owners()
                 self._end(group, topic, at_ms)
-            case GroupDeleted():
+            case GroupDeleted() | GroupMoved():
                 group.deleted_ms[place.life] = read.at_ms
                 self._end(group, topic, read.at_ms)
 

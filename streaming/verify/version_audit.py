@@ -69,6 +69,12 @@ class VersionAudit:
             heapq.heappush(self._order, version)
         yield from self._settle(holes, min(self._reach), at_ms=-math.inf)
 
+    def begin_after(self, version: int) -> None:
+        """Note that the group has come from another coordinator, which has published the versions up to this one."""
+        self._settled = max(self._settled, version)
+        self._beyond = {each: seen for each, seen in self._beyond.items() if each > self._settled}
+        self._order = sorted(self._beyond)
+
     def end(self, holes: Holes, at_ms: float) -> Iterator[range]:
         """Yield the missing versions before the records written by `at_ms`. Later records may still be on their way."""
         yield from self._settle(holes, -1, at_ms)

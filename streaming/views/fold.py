@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from coordinator.outputs import (
     AnyEvent,
     ClockAhead,
+    GroupArrived,
     GroupDeleted,
     GroupRecord,
     LogBroken,
@@ -140,8 +141,8 @@ class Views(Struct):
                 return versions.take(GROUPS, version, told.since_ms, now_ms, is_live=is_live)
             case OffsetRecord():
                 return versions.take(GROUPS, version, told.commit_timestamp_ms, now_ms, is_live=is_live)
-        ends = isinstance(told, GroupDeleted)
-        return versions.take(EVENTS, version, told.at_ms, now_ms, is_live=is_live, ends_life=ends)
+        ends, before = isinstance(told, GroupDeleted), told.version_before if isinstance(told, GroupArrived) else None
+        return versions.take(EVENTS, version, told.at_ms, now_ms, is_live=is_live, ends_life=ends, begins_after=before)
 
     def missing(self, now_ms: int, at_ms: int) -> Iterator[Gap]:
         """Yield the version numbers that have been missing for too long, each once. Call it at the end of both topics.

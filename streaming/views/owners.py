@@ -13,7 +13,9 @@ from msgspec import Struct
 from coordinator.outputs import (
     AnyEvent,
     AssignmentChanged,
+    GroupArrived,
     GroupDeleted,
+    GroupMoved,
     MemberBack,
     MemberExpired,
     MemberFenced,
@@ -27,6 +29,7 @@ from coordinator.phases import GroupType
 from streaming.views.fields import PartitionKey
 from streaming.views.group import GroupView
 from streaming.views.rebalances import named
+from streaming.views.text import escape
 
 
 class Span(Struct):
@@ -36,7 +39,7 @@ class Span(Struct):
         from_ms: The beginning; None if that was before the history begins.
         to_ms: The end; None while the period lasts.
         because: The cause of the end: `assigned elsewhere`, `given up`, `left`, `expired`, `gone`, `came back as
-            another process`, `group deleted`.
+            another process`, `group deleted`, `group moved to PREFIX`.
         last_commit_ms: The time of the owner's last commit, if it is gone from a group that Kafka's coordinator keeps;
             null otherwise, and if no commit of it is known.
         seat_of: The member whose seat the owner took, by `how`: `took`, `passed` or `adopted`; null if a rebalance made
@@ -126,6 +129,7 @@ class _Walk:
         self._came_ms: dict[str, int] = {}
         self._gone: dict[str, tuple[int, str, int | None]] = {}
         self._fences: dict[str, MemberFenced] = {}
+        self._arrived_ms: int | None = None
 
     def walk(self) -> dict[PartitionKey, list[Span]]:
         for event in self._group.events:
@@ -149,8 +153,11 @@ class _Walk:
                 case SeatTaken():
                     self._take_seat(event)
                 case GroupDeleted():
-                    for place in list(self._open):
-                        self._close(place, event.at_ms, "group deleted")
+                    self._close_all(event.at_ms, "group deleted")
+                case GroupMoved():
+                    self._close_all(event.at_ms, f"group moved to {escape(event.to)}")
+                case GroupArrived():
+                    self._arrived_ms = event.at_ms
         self._add_what_never_moved()
         return self._spans
 
@@ -181,6 +188,10 @@ class _Walk:
         if span := self._open.pop(place, None):
             span.to_ms, span.because, span.last_commit_ms = at_ms, because, last_commit_ms
             self._owned.get(span.member_id, set()).discard(place)
+
+    def _close_all(self, at_ms: int, because: str) -> None:
+        for place in list(self._open):
+            self._close(place, at_ms, because)
 
     def _let_go(self, event: MemberLeft | MemberExpired | MemberGone | MemberFenced, because: str) -> None:
         self._who[event.member_id] = event.client_id, event.client_host
@@ -224,6 +235,8 @@ class _Walk:
             if place not in self._spans:
                 self._add_who_was_replaced(place, member.member_id)
                 self._begin(place, member.member_id, self._came_ms.get(member.member_id), None)
+            elif place not in self._open and self._arrived_ms is not None:  # the group was away
+                self._begin(place, member.member_id, self._arrived_ms, None)
 
     def _add_who_was_replaced(self, place: PartitionKey, member_id: str) -> None:
         """Add the earlier processes of a static member as owners, each until the next process came."""

@@ -3,7 +3,7 @@
 A group numbers its records on `groups` and `events` together, 1, 2, 3 without a gap. Each topic has its versions in
 order, and a group's own time never goes back. After a crash a batch is written again: lower versions come again, at
 times that were seen. A group that was forgotten and founded again counts from 1 again, at a later time. This is another
-life of the group.
+life of the group. A group that comes from another coordinator goes on counting.
 
 Time decides which versions are missing. Records that existed before the reading began may have holes, because of
 compaction and retention. Of later records, a version that has not come `PATIENCE_MS` after a higher one is missing.
@@ -49,6 +49,10 @@ class _Life(Struct):
         elif version > self.settled:
             self.beyond[version] = now_ms
             self._settle()
+
+    def begin_after(self, version: int) -> None:
+        self.settled = max(self.settled, version)
+        self.beyond = {each: read_ms for each, read_ms in self.beyond.items() if each > self.settled}
 
     def take_doubtful(self, version: int, now_ms: int) -> None:
         self.take(version, now_ms)
@@ -156,7 +160,15 @@ class VersionFollower(Struct):
             self.lives = {0: _Life(_NEVER_REACHED), 1: _Life((groups if groups_lead else events).highest)}
 
     def take(
-        self, topic: int, version: int, at_ms: int | None, now_ms: int, *, is_live: bool, ends_life: bool = False
+        self,
+        topic: int,
+        version: int,
+        at_ms: int | None,
+        now_ms: int,
+        *,
+        is_live: bool,
+        ends_life: bool = False,
+        begins_after: int | None = None,
     ) -> bool:
         """Store a record's version. Return whether the record is new.
 
@@ -166,6 +178,7 @@ class VersionFollower(Struct):
             now_ms: The reader's time, from any monotonic clock.
             is_live: The record came after those that existed when the reading began.
             ends_life: The record is the topic's last one of the group.
+            begins_after: The last version that another coordinator has published, if the group has come from there.
         """
         place = self.topics[topic]
         if at_ms is None:
@@ -179,6 +192,8 @@ class VersionFollower(Struct):
         place.ended_ms = at_ms if ends_life else place.ended_ms
         if not self.knows_beginning and (is_first or place.life != before):
             self._align(place, self.topics[1 - topic], latest_ms, is_first=is_first)
+        if begins_after is not None:
+            self._life(place).begin_after(begins_after)
         if is_live:
             self._life(place).take(version, now_ms)
         if place.life != before:

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from coordinator.outputs import GroupDeleted, GroupRecord, OffsetRecord
+from coordinator.outputs import GroupArrived, GroupDeleted, GroupMoved, GroupRecord, OffsetRecord
 from streaming.config.settings import Settings
 from streaming.kafka.reader import TopicReader
 from streaming.moments import monotonic_ms
@@ -62,8 +62,9 @@ class Reader:
         versions = self._versions.setdefault(group_id, VersionFollower(knows_beginning=False))
         topic = EVENTS if fetched.topic == "events" else GROUPS
         at_ms = record.at_ms if isinstance(record, Tombstone) else _at_ms(record, fetched.record.timestamp)
-        ends = isinstance(record, GroupDeleted) or (isinstance(record, Tombstone) and record.topic is None)
-        return versions.take(topic, version, at_ms, now_ms, is_live=self.is_live, ends_life=ends)
+        ends = isinstance(record, GroupDeleted | GroupMoved) or (isinstance(record, Tombstone) and record.topic is None)
+        before = record.version_before if isinstance(record, GroupArrived) else None
+        return versions.take(topic, version, at_ms, now_ms, is_live=self.is_live, ends_life=ends, begins_after=before)
 
     def is_in_doubt(self, now_ms: int) -> bool:
         """Return whether a record has been missing for so long that the ends of the topics should be checked."""
