@@ -5,10 +5,16 @@ same request id and another mailbox. Its client does not notice. Only a refused 
 answer may still be handled. A request for which no coordinator is found is without an answer, as with a coordinator
 that is down.
 
+Commits of one client for one group keep their order: while the group may not have reached the coordinator, the first
+one is sent, and the later ones wait. Otherwise a later one could reach the group before it, and it would set the offset
+back.
+
 Each coordinator has its own client of the brokers, which is opened at the first redirection there.
 """
 
 import asyncio
+import bisect
+import itertools
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,7 +27,7 @@ from coordinator.errors import ErrorCode
 from coordinator.hashing import shard_of
 from coordinator.heartbeats import AnyHeartbeat
 from coordinator.outputs import AnyAnswer, ErrorAnswer, JoinGroupAnswer, RebalanceNotice
-from coordinator.requests import JoinGroup, Request
+from coordinator.requests import JoinGroup, OffsetCommit, Request
 from streaming.config.peers import PEERS_MAX
 from streaming.config.settings import Settings
 from streaming.errors import UserError
@@ -58,6 +64,7 @@ class _Sent:
     """A request that is not answered yet.
 
     Args:
+        number: Orders the requests of this gateway.
         request: None if it is not kept.
         at: The prefix of the one coordinator that it is for; None if it follows its group.
         kept_bytes: The bytes of its record; 0 if it is not kept.
@@ -65,6 +72,7 @@ class _Sent:
         timer: Sends it again.
     """
 
+    number: int
     group_id: str
     request_id: str
     request: Request | None
@@ -73,6 +81,14 @@ class _Sent:
     kept_bytes: int = 0
     tries: int = 0
     timer: asyncio.TimerHandle | None = None
+
+
+@dataclass(eq=False)
+class _Commits:
+    """The commits of one client for one group in transit. The first one is sent until it is served."""
+
+    first: _Sent
+    later: list[_Sent] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -111,6 +127,8 @@ class Coordinators:
         self._opening: dict[str, list[_Sent]] = {}
         self._sent: dict[str, _Sent] = {}
         self._kept_bytes = 0
+        self._numbers = itertools.count()
+        self._commits: dict[tuple[str, str], _Commits] = {}
         self._mailboxes: dict[str, _Mailbox] = {}
         self.gathering = Gatherings(self._whereabouts, self._askings)
 
@@ -170,7 +188,10 @@ class Coordinators:
         if shard is not None:
             self._home.send(request, told, shard)
             return
-        sent = self._sent[request.request_id] = _Sent(request.group_id, request.request_id, request, told, at)
+        sent = _Sent(next(self._numbers), request.group_id, request.request_id, request, told, at)
+        self._sent[sent.request_id] = sent
+        if isinstance(request, OffsetCommit) and self._must_wait(sent, request):
+            return
         self._go(sent, request)
 
     def forget(self, mailbox: str, request_ids: Iterable[str]) -> None:
@@ -200,10 +221,7 @@ class Coordinators:
             addressed = request if mailbox == request.reply_to else structs.replace(request, reply_to=mailbox)
             self._keep(sent, asking.send(addressed, partial(self._heard, sent, prefix)))
             return
-        self._keep(sent, len(encode_request(request)))
-        if sent.request is None:
-            self._end(sent)
-            sent.told(ErrorAnswer(request_id=sent.request_id, error=AWAY.name, code=AWAY.number), 0)
+        if not self._keep_or_refuse(sent, request):
             return
         waiting = self._opening.setdefault(prefix, [])
         waiting.append(sent)
@@ -219,12 +237,44 @@ class Coordinators:
             sent.kept_bytes = record_bytes
             self._kept_bytes += record_bytes
 
+    def _keep_or_refuse(self, sent: _Sent, request: Request) -> bool:
+        """Keep a request that cannot be sent now, and return True; answer it with an error if there is no room."""
+        self._keep(sent, len(encode_request(request)))
+        if sent.request is None:
+            self._end(sent)
+            sent.told(ErrorAnswer(request_id=sent.request_id, error=AWAY.name, code=AWAY.number), 0)
+        return sent.request is not None
+
     def _end(self, sent: _Sent) -> None:
         if self._sent.pop(sent.request_id, None) is not None:
             self._kept_bytes -= sent.kept_bytes
         if sent.timer is not None:
             sent.timer.cancel()
             sent.timer = None
+        if isinstance(sent.request, OffsetCommit):
+            self._continue_after(sent, sent.request)
+
+    def _must_wait(self, sent: _Sent, request: OffsetCommit) -> bool:
+        """Return whether a commit waits for an earlier one of its client, or cannot be kept."""
+        client = _client_of(request)
+        if client not in self._commits and not self._whereabouts.is_in_transit(request.group_id):
+            return False
+        commits = self._commits.setdefault(client, _Commits(sent))
+        if commits.first is sent:
+            return False
+        if self._keep_or_refuse(sent, request):
+            bisect.insort(commits.later, sent, key=lambda each: each.number)
+        return True
+
+    def _continue_after(self, sent: _Sent, request: OffsetCommit) -> None:
+        """Send the commits that waited for a refused one, in their order."""
+        commits = self._commits.get(_client_of(request))
+        if commits is None or commits.first is not sent:
+            return
+        del self._commits[_client_of(request)]
+        for each in commits.later:
+            if each.request is not None and self._sent.get(each.request_id) is each:
+                self._go(each, each.request)
 
     def _mailbox_at(self, prefix: str, mailbox: str) -> str:
         opened = self._mailboxes.get(mailbox)
@@ -239,8 +289,10 @@ class Coordinators:
             return  # nobody waits for it
         following, request = self._whereabouts.note(sent.group_id, by, answer), sent.request
         if following is Next.DONE or request is None or sent.at is not None:
-            self._end(sent)
             sent.told(answer, size)
+            self._end(sent)
+            return
+        if isinstance(request, OffsetCommit) and self._must_wait(sent, request):
             return
         if isinstance(request, JoinGroup) and isinstance(answer, JoinGroupAnswer) and not request.member_id:
             request = sent.request = structs.replace(request, member_id=answer.member_id)
@@ -283,6 +335,11 @@ class Coordinators:
         """Send the remaining requests, and stop. Any thread may call this."""
         for asking in list(self._askings.values()):
             asking.close()
+
+
+def _client_of(request: Request) -> tuple[str, str]:
+    """Return the mailbox of a request's client, and the group: the commits of both keep their order."""
+    return request.reply_to, request.group_id
 
 
 class Gatherings:

@@ -34,11 +34,13 @@ class Place(NamedTuple):
         to: Its prefix.
         number: The number of the move there.
         source: The prefix of the coordinator that named it.
+        is_reached: Whether the group has reached it: it has answered a request about the group.
     """
 
     to: str
     number: int
     source: str
+    is_reached: bool = False
 
 
 class Whereabouts:
@@ -74,10 +76,17 @@ class Whereabouts:
             if answer.moved is not UNSET and self._follow(group_id, by, answer.moved):
                 return Next.SEND_NOW
             return Next.DONE if place is None else Next.SEND_LATER
-        is_served = answer.code != ErrorCode.COORDINATOR_NOT_AVAILABLE.number  # else the brokers did not take it
-        if is_served and place is not None and by == place.source != place.to:
-            self._put(group_id, Place(by, place.number, by))
+        is_answered = answer.code != ErrorCode.COORDINATOR_NOT_AVAILABLE.number  # else the brokers did not take it
+        if is_answered and place is not None and by in (place.source, place.to):
+            reached = Place(by, place.number, place.source if by == place.to else by, is_reached=True)
+            if reached != place:
+                self._put(group_id, reached)
         return Next.DONE
+
+    def is_in_transit(self, group_id: str) -> bool:
+        """Return whether a redirection has named a coordinator that the group may not have reached."""
+        place = self._places.get(group_id)
+        return place is not None and not place.is_reached
 
     def _follow(self, group_id: str, by: str, moved: Moved) -> bool:
         place = self._places.get(group_id)

@@ -10,7 +10,7 @@ import pytest
 from coordinator.errors import ErrorCode
 from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer, JoinGroupAnswer, Moved
-from coordinator.requests import DescribeGroup, JoinGroup, Request, TxnOffsetCommit
+from coordinator.requests import DescribeGroup, JoinGroup, OffsetCommit, OffsetToCommit, Request, TxnOffsetCommit
 from streaming.errors import NoCoordinator
 from streaming.gateway import coordinators
 from streaming.gateway.coordinators import Coordinators, Home
@@ -190,6 +190,62 @@ def test_requests_of_a_closed_connection_are_not_sent_again(world: World) -> Non
     world.answer("B", **REFUSED)
     world.gateway.forget(world.mailbox, [request.request_id, second.request_id])
     assert (world.loop.timers, world.gateway.waiting, world.gateway._kept_bytes) == ([], 0, 0)
+
+
+def committed(world: World, prefix: str) -> list[int]:
+    """Return the offsets of the commits that were sent to a coordinator."""
+    return [each.offsets[0].offset for each in world.sent(prefix) if isinstance(each, OffsetCommit)]
+
+
+def commit(world: World, offset: int, group_id: str = "g") -> Request:
+    return world.send(OffsetCommit, group_id, offsets=(OffsetToCommit("t", 0, offset),))
+
+
+def test_commits_keep_their_order_while_the_group_is_in_transit(world: World) -> None:
+    """The commits 1 and 2 are in A's log when the group moves; 3 comes later. B has the group at the second try."""
+    commit(world, 1)
+    commit(world, 2)
+    world.askings["A"].answer(HeartbeatAnswer, 0, **REFUSED, moved=Moved("B", 7))
+    commit(world, 3)
+    world.askings["A"].answer(HeartbeatAnswer, 1, **REFUSED, moved=Moved("B", 7))
+    world.send()  # other requests do not wait
+    assert (committed(world, "B"), len(world.sent("B"))) == ([1], 2)
+    world.askings["B"].answer(HeartbeatAnswer, 0, **REFUSED)
+    world.loop.fire()
+    assert committed(world, "B") == [1, 1]
+    world.answer("B")
+    assert committed(world, "B") == [1, 1, 2, 3]
+    for index in (-2, -1):
+        world.askings["B"].answer(HeartbeatAnswer, index)
+    commit(world, 4)
+    assert (committed(world, "B")[-1], len(world.answers), world.gateway._commits) == (4, 3, {})
+
+
+def test_commits_to_a_coordinator_that_the_group_may_not_have_reached_are_sent_one_by_one(world: World) -> None:
+    world.send()
+    world.answer("A", to=("B", 7))
+    for offset in (1, 2, 3):
+        commit(world, offset)
+    assert committed(world, "B") == [1]
+    world.answer("B")
+    assert committed(world, "B") == [1, 2, 3]
+
+
+def test_commits_of_another_group_or_client_do_not_wait(world: World) -> None:
+    commit(world, 1)
+    world.answer("A", to=("B", 7))
+    commit(world, 5, group_id="h")
+    world.mailbox = world.gateway.open_inbox()
+    commit(world, 6)
+    assert (committed(world, "A"), committed(world, "B")) == ([1, 5], [1, 6])
+
+
+def test_commits_go_on_if_the_client_of_the_first_one_does_not_wait_any_more(world: World) -> None:
+    first = commit(world, 1)
+    world.answer("A", to=("B", 7))
+    commit(world, 2)
+    world.gateway.forget(world.mailbox, [first.request_id])
+    assert committed(world, "B") == [1, 2]
 
 
 def test_heartbeats_are_gathered_for_the_coordinator_of_their_group(world: World) -> None:

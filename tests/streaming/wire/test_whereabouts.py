@@ -53,6 +53,16 @@ def test_an_early_answer_of_the_source_does_not_hide_the_move(places: Whereabout
     assert (places.note("g", "A", moved("B", 7)), places.of("g")) == (Next.SEND_NOW, "B")
 
 
+def test_a_group_is_in_transit_until_its_coordinator_has_answered(places: Whereabouts) -> None:
+    assert places.is_in_transit("g") is False
+    places.note("g", "A", moved("B", 7))
+    places.note("g", "B", NOT_HERE)
+    places.note("g", "A", UNSENT)
+    assert places.is_in_transit("g") is True
+    places.note("g", "B", OK)
+    assert places.is_in_transit("g") is False
+
+
 def test_a_group_moves_there_and_back(places: Whereabouts) -> None:
     places.note("g", "A", moved("B", 7))
     places.note("g", "B", OK)
