@@ -51,7 +51,8 @@ def move_groups(
         names = list(dict.fromkeys(group_ids)) if group_ids is not None else _all_groups(source)
         if not is_dry_run:
             agree(f"Move {counted(len(names), 'group')} from {escape(settings.topic_prefix)} to {escape(to)}?")
-        mover = Mover(partial(source.ask, timeout_s=ANSWER_WAIT_S), partial(target.ask, timeout_s=ANSWER_WAIT_S), to)
+        ask = partial(Transport.ask, timeout_s=ANSWER_WAIT_S, follows=False)
+        mover = Mover(partial(ask, source), partial(ask, target), to)
         found = mover.check_all(names) if is_dry_run else mover.move_all(names)
         results = collected(found, "Moving the groups", len(names))
     show(results, Status, COLUMNS, output)

@@ -45,7 +45,7 @@ def ask(settings: Settings, what: str, fields: list[str], group: str | None, tim
         if isinstance(request, ListGroups):
             answer: AnyAnswer = list_groups(transport, request, timeout_s)
         else:
-            answer = transport.ask(request, timeout_s)
+            answer = transport.ask(request, timeout_s, follows=False)
         return dict(msgspec.to_builtins(answer))
 
 

@@ -4,6 +4,10 @@ A transport has a mailbox with a random name, which hashes to one partition of t
 that partition, drops records for other mailboxes by the key alone, delivers each response to its receiver, and makes
 each correspondent check its deadlines. The reader is at the partition's end before the first request is sent, so
 that no response can be missed.
+
+A group may have moved to another coordinator on the same brokers. The first response with that redirection makes the
+transport read a partition of that coordinator's replies too, and later requests about the group go there. The refused
+request itself is mostly not sent again: its sender does that, as after any error that passes.
 """
 
 import itertools
@@ -18,20 +22,21 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import ExitStack, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeGuard
+from typing import Any, Protocol, Self
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 from msgspec import structs
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.errors import ErrorCode
 from coordinator.hashing import shard_of
-from coordinator.heartbeats import AnyHeartbeat, Heartbeat, Heartbeats
-from coordinator.limits import HEARTBEATS_MAX
+from coordinator.heartbeats import AnyHeartbeat
 from coordinator.outputs import AnyAnswer
 from coordinator.requests import Request
+from streaming.client.beats import TOKEN_BYTES, may_be_one_of_many, records_of
+from streaming.client.following import FollowedGroups, Lane
 from streaming.client.topics import TopicWatch
-from streaming.errors import BrokerUnreachable, NoAnswer, NoCoordinator
+from streaming.errors import BrokerUnreachable, NoAnswer, NoCoordinator, UserError
 from streaming.moments import unix_ms
 from streaming.wire.inbox import Inbox, read_answer
 from streaming.wire.signing import Signer
@@ -50,11 +55,17 @@ LEADER_WAIT_MS = 15_000
 COMMAND_WAIT_S = 30.0
 """The time for which a command waits for the coordinator's response."""
 
+FOLLOW_WAIT_S, FOLLOW_WAIT_S_MAX = 0.05, 1.0
+"""The time until a request is sent again whose group is on its way to another coordinator: it doubles each time."""
+
+LANES_MAX = 32
+"""The other coordinators of one client: as many as the peers of a coordinator. The responses for groups at further
+ones have the error of the redirection."""
+
+NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR.number
+
 CLOSE_WAIT_S = 5.0
 TROUBLE_WAIT_S = 1.0
-TOKEN_BYTES = 16
-"""The random bytes of a mailbox's name and of the beginning of request ids: nobody can guess 128 bits."""
-
 RECONNECT_WAIT_MS_MAX = 1_000
 """As in Kafka's own clients. With kafka-python's half a minute, sessions that began on the brokers' return would
 expire.
@@ -78,6 +89,7 @@ class Transport:
         kafka: The connection settings, as kafka-python's clients take them.
         topic_prefix: The coordinator's topics are `PREFIX.requests` and `PREFIX.replies`.
         signer: Signs the requests, if the coordinator checks signatures.
+        signer_at: Returns the signer of requests to the coordinator with a prefix, for groups that have moved there.
 
     Raises:
         BrokerUnreachable: no broker answered.
@@ -85,11 +97,17 @@ class Transport:
     """
 
     def __init__(
-        self, kafka: Mapping[str, object], topic_prefix: str = "coordinator", signer: Signer | None = None
+        self,
+        kafka: Mapping[str, object],
+        topic_prefix: str = "coordinator",
+        signer: Signer | None = None,
+        signer_at: Callable[[str], Signer] = lambda _: Signer(None),
     ) -> None:
-        self._signer = signer or Signer(None)
         self.inbox = secrets.token_hex(TOKEN_BYTES)
-        self.requests_topic, self.replies_topic = f"{topic_prefix}.requests", f"{topic_prefix}.replies"
+        self._home = Lane(topic_prefix, self.inbox, signer or Signer(None))
+        self._signer_at = signer_at
+        self._lanes = {topic_prefix: self._home}
+        self.moves = FollowedGroups(topic_prefix)
         self._servers = kafka["bootstrap_servers"]
         self._client_of: Any = kafka.get("kafka_client", KafkaConsumer.DEFAULT_CONFIG["kafka_client"])
         self._answers = Inbox()
@@ -139,17 +157,21 @@ class Transport:
                 opened.pop_all()
         except (KafkaError, OSError) as error:
             raise BrokerUnreachable.at(self._servers, error) from error
-        clients[-1].cluster.add_topic(self.requests_topic)  # the producer would forget its leaders at the next refresh
+        clients[-1].cluster.add_topic(self._home.requests)  # the producer would forget its leaders at the next refresh
         for client in clients:
             client.cluster.need_all_topic_metadata = False
         return reader
 
     def _stand_at_the_end(self, reader: Any) -> None:
-        for topic in (self.requests_topic, self.replies_topic):
+        self._read_replies(reader, self._home)
+
+    def _read_replies(self, reader: Any, lane: Lane) -> None:
+        """Add a coordinator's replies to what is read, from the end of the topic on."""
+        for topic in (lane.requests, lane.replies):
             if not (partitions := reader.partitions_for_topic(topic)):
                 raise NoCoordinator.without(topic, self._servers)
-        mine = TopicPartition(self.replies_topic, shard_of(self.inbox, len(partitions)))
-        reader.assign([mine])
+        mine = TopicPartition(lane.replies, shard_of(lane.inbox, len(partitions)))
+        reader.assign([*reader.assignment(), mine])
         reader.seek_to_end(mine)
         if reader.position(mine, timeout_ms=LEADER_WAIT_MS) is None:
             raise BrokerUnreachable(
@@ -171,12 +193,7 @@ class Transport:
         self._correspondents.pop(name, None)
         self._answers.close_mailbox(name)
 
-    def send(
-        self,
-        request: Request,
-        on_error: Callable[[BaseException], object] | None = None,
-        partition: int | None = None,
-    ) -> None:
+    def send(self, request: Request, on_error: Callable[[BaseException], object] | None = None) -> None:
         """Append a request to the request topic. Returns before the broker has it.
 
         Heartbeats that fall due at the same time are sent in one record for each shard; of the consumer protocol, only
@@ -184,32 +201,58 @@ class Transport:
 
         Args:
             on_error: Called if the brokers do not accept the request; otherwise that is logged.
-            partition: The shard, if it is not that of the request's group.
 
         Raises:
             KafkaError: no broker has returned the partition's leader, or the request is too large.
         """
-        if threading.current_thread() is self._thread and _may_be_one_of_many(request):
+        if (
+            threading.current_thread() is self._thread
+            and may_be_one_of_many(request)
+            and not self.moves.is_sent_singly(request.group_id)
+        ):
             self._beats.append(request)
             return
-        self._append(request, partition, on_error)
+        self._append_to(self._lane_of(request.group_id), request, on_error=on_error)
 
-    def _append(
-        self, request: Request, partition: int | None, on_error: Callable[[BaseException], object] | None = None
+    def _lane_of(self, group_id: str) -> Lane:
+        """Return the way to a group's coordinator. Until that is open, requests go home and are redirected again."""
+        prefix = self.moves.coordinator_of(group_id)
+        if prefix not in self._lanes:
+            self.moves.named[prefix] = None
+        return self._lanes.get(prefix, self._home)
+
+    def _append_to(
+        self,
+        lane: Lane,
+        request: Request,
+        partition: int | None = None,
+        on_error: Callable[[BaseException], object] | None = None,
     ) -> None:
         told = on_error or (lambda error: log.warning("a %s request was not sent: %s", _kind(request), error))
-        key = request.group_id.encode()
-        value = self._signer.value_of(request, unix_ms())
-        self._producer.send(self.requests_topic, key=key, value=value, partition=partition).add_errback(told)
+        self.moves.asked(request)
+        addressed = request if lane is self._home else structs.replace(request, reply_to=lane.inbox)
+        value, key = lane.signer.value_of(addressed, unix_ms()), request.group_id.encode()
+        self._producer.send(lane.requests, key=key, value=value, partition=partition).add_errback(told)
 
-    def ask(self, request: Request, timeout_s: float = 10.0) -> AnyAnswer:
+    def ask(self, request: Request, timeout_s: float = 10.0, *, follows: bool = True) -> AnyAnswer:
         """Send one request and wait for its response. `request_id` and `reply_to` are set here.
+
+        Args:
+            follows: Whether the request goes to the coordinator to which its group has moved.
 
         Raises:
             NoAnswer: no response came in time.
             BrokerUnreachable: the brokers did not accept the request.
         """
-        return self._ask(request, [None], timeout_s)[0]
+        deadline_s, wait_s = time.monotonic() + timeout_s, FOLLOW_WAIT_S
+        while True:
+            lane = self._lane_of(request.group_id) if follows else self._home
+            answer = self._ask(lane, request, [None], max(0.0, deadline_s - time.monotonic()))[0]
+            is_final = not follows or answer.code != NOT_COORDINATOR or not self.moves.has_moved(request.group_id)
+            if is_final or time.monotonic() + wait_s > deadline_s:
+                return answer
+            self._closing.wait(wait_s)
+            wait_s = min(2 * wait_s, FOLLOW_WAIT_S_MAX)
 
     def ask_every_shard(self, request: Request, timeout_s: float = 10.0) -> list[AnyAnswer]:
         """Send one request to each shard, as a request without a group needs it, and wait for all responses.
@@ -218,21 +261,22 @@ class Transport:
             NoAnswer: not all responses came in time.
             BrokerUnreachable: the brokers did not accept the requests.
         """
-        return self._ask(request, sorted(self._producer.partitions_for(self.requests_topic)), timeout_s)
+        shards = sorted(self._producer.partitions_for(self._home.requests))
+        return self._ask(self._home, request, shards, timeout_s)
 
-    def _ask(self, request: Request, partitions: Sequence[int | None], timeout_s: float) -> list[AnyAnswer]:
+    def _ask(self, lane: Lane, request: Request, partitions: Sequence[int | None], timeout_s: float) -> list[AnyAnswer]:
         deadline_s = time.monotonic() + timeout_s
         awaited: dict[str, Future[AnyAnswer]] = {secrets.token_hex(TOKEN_BYTES): Future() for _ in partitions}
         try:
             for partition, (request_id, answer) in zip(partitions, awaited.items(), strict=True):
                 self._answers.expect(self.inbox, request_id, partial(_settle, answer))
                 asked = structs.replace(request, request_id=request_id, reply_to=self.inbox)
-                self.send(asked, on_error=partial(_give_up, answer), partition=partition)
+                self._append_to(lane, asked, partition, partial(_give_up, answer))
             return [answer.result(max(0.0, deadline_s - time.monotonic())) for answer in awaited.values()]
         except FutureTimeout:
             raise NoAnswer(
-                f"No response about the group {request.group_id!r} came on {self.replies_topic} within {timeout_s:g} s."
-                f" Check that the coordinator that reads {self.requests_topic} is running."
+                f"No response about the group {request.group_id!r} came on {lane.replies} within {timeout_s:g} s."
+                f" Check that the coordinator that reads {lane.requests} is running."
             ) from None
         except KafkaError as error:
             raise BrokerUnreachable(
@@ -272,17 +316,18 @@ class Transport:
     # -- the thread ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        inbox = self.inbox.encode()
         while not self._closing.is_set():
             try:
                 batches = self._reader.poll(timeout_ms=min(TURN_MS, TICK_MS - unix_ms() % TICK_MS))
             except Exception:  # members must keep sending heartbeats after any error
-                log.warning("reading %s failed and is retried", self.replies_topic, exc_info=True)
+                log.warning("reading %s failed and is retried", self._home.replies, exc_info=True)
                 batches = {}
                 self._closing.wait(TROUBLE_WAIT_S)
+            lanes = {lane.replies: lane for lane in self._lanes.values()}
             for record in itertools.chain.from_iterable(batches.values()):
-                if record.key == inbox:
-                    self._deliver(record.value)
+                if (lane := lanes.get(record.topic)) is not None and record.key == lane.key:
+                    self._deliver(lane, record.value)
+            _guarded(self._follow)
             for correspondent in list(self._correspondents.values()):
                 _guarded(correspondent.advance)
             _guarded(self._send_beats)
@@ -291,19 +336,34 @@ class Transport:
     def _send_beats(self) -> None:
         """Send the heartbeats of this turn in one record for each shard, or in several if there are very many."""
         beats, self._beats = self._beats, []
-        by_shard: dict[int, list[AnyHeartbeat]] = {}
-        for beat in beats:
-            shard = shard_of(beat.group_id, len(self._producer.partitions_for(self.requests_topic)))
-            by_shard.setdefault(shard, []).append(beat)
-        for shard, due in by_shard.items():
-            for begin in range(0, len(due), HEARTBEATS_MAX):
-                some = due[begin : begin + HEARTBEATS_MAX]
-                record = {"request_id": secrets.token_hex(TOKEN_BYTES), "reply_to": self.inbox}
-                self._append(some[0] if len(some) == 1 else Heartbeats.of(some, **record), shard)
+        shards = lambda lane: len(self._producer.partitions_for(lane.requests))  # noqa: E731
+        for lane, shard, record in records_of(beats, self._lane_of, shards, self.inbox):
+            self._append_to(lane, record, shard)
 
-    def _deliver(self, value: bytes) -> None:
-        if (answer := read_answer(value)) is not None:
+    def _deliver(self, lane: Lane, value: bytes) -> None:
+        if (answer := read_answer(value)) is not None and self.moves.answered(lane.prefix, answer):
             self._answers.deliver(self.inbox, answer)
+
+    def _follow(self) -> None:
+        """Open the coordinators that redirections have named, and send the refused SyncGroups again."""
+        while self.moves.named:
+            prefix, _ = self.moves.named.popitem()
+            if prefix not in self._lanes:
+                self._open_lane(prefix)
+        for sync in self.moves.due():
+            self.send(sync)
+
+    def _open_lane(self, prefix: str) -> None:
+        """Begin to read the replies of a coordinator to which a group has moved."""
+        lane = Lane(prefix, secrets.token_hex(TOKEN_BYTES), self._signer_at(prefix))
+        try:
+            if len(self._lanes) > LANES_MAX:
+                raise NoCoordinator(f"A client serves groups of {LANES_MAX} other coordinators at most.")
+            self._read_replies(self._reader, lane)
+        except (KafkaError, UserError) as error:
+            log.warning("the coordinator %r, to which a group has moved, cannot be used: %s", prefix, error)
+        else:
+            self._lanes[prefix] = lane
 
 
 def _guarded(call: Callable[..., None], *arguments: object) -> None:
@@ -312,11 +372,6 @@ def _guarded(call: Callable[..., None], *arguments: object) -> None:
         call(*arguments)
     except Exception:
         log.exception("a member's code failed on the transport's thread")
-
-
-def _may_be_one_of_many(request: Request) -> TypeGuard[AnyHeartbeat]:
-    """Return whether a request is a heartbeat that may be sent together with others."""
-    return isinstance(request, Heartbeat) or (isinstance(request, ConsumerGroupHeartbeat) and request.is_bare)
 
 
 def _settle(awaited: Future[AnyAnswer], answer: AnyAnswer, _size: int) -> None:

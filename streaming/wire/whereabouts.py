@@ -83,6 +83,10 @@ class Whereabouts:
                 self._put(group_id, reached)
         return Next.DONE
 
+    def knows(self, group_id: str) -> bool:
+        """Return whether a redirection has named a coordinator of a group."""
+        return group_id in self._places
+
     def is_in_transit(self, group_id: str) -> bool:
         """Return whether a redirection has named a coordinator that the group may not have reached."""
         place = self._places.get(group_id)

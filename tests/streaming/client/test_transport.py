@@ -63,12 +63,12 @@ def test_a_response_goes_to_its_requester_and_a_notice_to_its_member(transport: 
     notice = RebalanceNotice(request_id=None, group_id="g", generation_id=1, member_id="bo-1")
     stranger = RebalanceNotice(request_id=None, group_id="g", generation_id=1, member_id="cy-1")
     for answer in (*joins, notice, stranger, HeartbeatAnswer(request_id=f"{first}2")):
-        transport._deliver(json.encode(answer))
+        transport._deliver(transport._home, json.encode(answer))
     assert ana.received == [joins[0], HeartbeatAnswer(request_id=f"{first}2")]
     assert bo.received == [joins[1], notice]
     transport.unregister(second)
-    transport._deliver(json.encode(notice))
-    transport._deliver(json.encode(HeartbeatAnswer(request_id=f"{second}2")))
+    transport._deliver(transport._home, json.encode(notice))
+    transport._deliver(transport._home, json.encode(HeartbeatAnswer(request_id=f"{second}2")))
     assert bo.received == [joins[1], notice]
     assert transport._answers._joined_through == {"ana-1": first.removesuffix(".")}
 
@@ -89,7 +89,7 @@ class Beating(Listening):
 
 def test_heartbeats_of_one_turn_are_sent_together_and_answered_apart(transport: Transport) -> None:
     appended: Queue[tuple[Request, int | None]] = Queue()
-    transport._append = lambda request, partition, on_error=None: appended.put((request, partition))  # type: ignore
+    transport._append_to = lambda lane, request, partition=None, on_error=None: appended.put((request, partition))  # type: ignore
     transport._producer.partitions_for = lambda topic: {0}
     ana, bo = Beating(transport, "g", generation_id=1), Beating(transport, "h", generation_id=1)
     while not isinstance(found := appended.get(timeout=HANG_S), tuple) or not isinstance(found[0], Heartbeats):
@@ -98,14 +98,14 @@ def test_heartbeats_of_one_turn_are_sent_together_and_answered_apart(transport: 
     assert isinstance(record, Heartbeats)
     assert (record.groups, partition) == (("g", "h"), 0)
     said = HeartbeatsAnswer(request_id=record.request_id, request_ids=record.request_ids, codes=(0, 27))
-    transport._deliver(json.encode(said))
+    transport._deliver(transport._home, json.encode(said))
     assert [(a.code, a.error) for a in ana.received] == [(0, "NONE")]
     assert [(a.code, a.error) for a in bo.received] == [(27, "REBALANCE_IN_PROGRESS")]
 
 
 def test_bare_heartbeats_of_the_consumer_protocol_are_sent_together_and_others_alone(transport: Transport) -> None:
     appended: Queue[tuple[Request, int | None]] = Queue()
-    transport._append = lambda request, partition, on_error=None: appended.put((request, partition))  # type: ignore
+    transport._append_to = lambda lane, request, partition=None, on_error=None: appended.put((request, partition))  # type: ignore
     transport._producer.partitions_for = lambda topic: {0}
     classic = Beating(transport, "g", generation_id=1)
     bare = Beating(transport, "h", ConsumerGroupHeartbeat, member_epoch=5)
@@ -118,7 +118,7 @@ def test_bare_heartbeats_of_the_consumer_protocol_are_sent_together_and_others_a
     assert (record.groups, record.generation_ids, record.consumers) == (("g", "h"), (1, 5), (False, True))
     assert "i" in {request.group_id for request in found}
     said = HeartbeatsAnswer(request_id=record.request_id, request_ids=record.request_ids, codes=(0, 14))
-    transport._deliver(json.encode(said))
+    transport._deliver(transport._home, json.encode(said))
     assert [(a.code, a.request_id) for a in classic.received] == [(0, record.request_ids[0])]
     assert [(a.code, a.request_id) for a in bare.received] == [(14, record.request_ids[1])]
 
@@ -137,8 +137,8 @@ def test_an_unreadable_message_or_a_failing_receiver_does_not_stop_delivery(
         json.encode(HeartbeatAnswer(request_id=f"{bad}1")),
         json.encode(HeartbeatAnswer(request_id="9.1")),
     ):
-        transport._deliver(data)
-    transport._deliver(json.encode(HeartbeatAnswer(request_id=f"{good}1")))
+        transport._deliver(transport._home, data)
+    transport._deliver(transport._home, json.encode(HeartbeatAnswer(request_id=f"{good}1")))
     assert len(ana.received) == 1
     assert "cannot be read" in caplog.text
     assert "a member's code failed" in caplog.text
