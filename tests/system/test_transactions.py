@@ -162,7 +162,7 @@ def test_a_new_process_aborts_the_transaction_of_the_old_one(
 
 def test_a_transaction_that_is_left_open_ends_by_its_timeout(gateway: Gateway, reader: Reader, group_id: str) -> None:
     """The brokers look every ten seconds. Nobody tells the gateway, and the offsets are dropped nevertheless."""
-    worker = Worker(gateway, group_id, f"id-{group_id}", **{"transaction.timeout.ms": 2_000})
+    worker = Worker(gateway, group_id, f"id-{group_id}", **{"transaction.timeout.ms": 10_000})
     worker.begin(4)
     wait_until(lambda: not reader.is_unstable())
     assert reader.has(-1001, -1001)
