@@ -29,8 +29,9 @@ from coordinator.requests import (
     Wake,
 )
 from streaming.verify.findings import Finding, Kind
-from streaming.verify.published import Published, Watched
+from streaming.verify.published import Published
 from streaming.verify.transactions import Transactions
+from streaming.verify.watched import Watched
 from streaming.views.text import escape
 from streaming.wire.records import decode_answer, decode_request
 

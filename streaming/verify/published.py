@@ -8,9 +8,7 @@ it.
 
 import math
 from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple
-
-from msgspec import Struct, field
+from typing import Any
 
 from coordinator.limits import REMOVED_GROUP_MS, REMOVED_GROUPS_MAX
 from coordinator.outputs import (
@@ -23,17 +21,17 @@ from coordinator.outputs import (
     OffsetRecord,
 )
 from coordinator.phases import Phase
-from streaming.verify.consumers import ConsumerAudit, is_of_consumers
+from streaming.verify.consumers import is_of_consumers
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind
 from streaming.verify.offsets import Committed, WrittenOffsets
 from streaming.verify.owners import Owners
-from streaming.verify.tokens import Tokens
 from streaming.verify.version_audit import Holes, VersionAudit
+from streaming.verify.watched import Held, ReadPosition, Watched
 from streaming.views.text import escape
 from streaming.views.version_follower import EVENTS, GROUPS
 from streaming.views.watching import decode_group
 from streaming.wire.records import Tombstone, decode_event, decode_group_key
-from streaming.wire.standing import Standing, order_of
+from streaming.wire.standing import order_of
 
 REPEATS_MAX = 2**17
 """The number of a partition's latest records that are kept to recognize repeats: many times the records of a batch."""
@@ -49,78 +47,6 @@ WHOLE_HISTORIES = (Kind.NOT_FREE, Kind.NOT_COVERED)
 
 Record = AnyEvent | GroupRecord | OffsetRecord | Tombstone
 Wrong = tuple[Kind, str]
-
-
-class ReadPosition(Struct):
-    """The reader's position in one topic of a group: the life, the version and the generation.
-
-    A life ends when the group is removed, or when it moves to another coordinator.
-
-    Args:
-        first: The first version that was seen of this life.
-        removed: How many records were gone from the partition before the group's latest record.
-        latest_ms: The group's own time of its latest record.
-        ended_ms: When the life ended, if it has; `ended_as` is how many groups had ended by then.
-        doubtful: Tombstones that look like repeats but may belong to another life: their bytes are the same.
-    """
-
-    life: int = 0
-    version: int = 0
-    first: int = 0
-    removed: int = 0
-    latest_ms: int = 0
-    generation_id: int = -1
-    ended_ms: int | None = None
-    ended_as: int = 0
-    doubtful: list[tuple[Tombstone, Any]] = field(default_factory=list)
-
-    def begin_anew(self, *, is_remembered: bool) -> None:
-        self.life, self.version, self.ended_ms = self.life + 1, 0, None
-        if not is_remembered:
-            self.generation_id = -1
-
-
-class Watched(Struct):
-    """The data of a group that were read so far. Times and versions are kept by life.
-
-    Args:
-        is_blurred: Whether the group has ended while records are gone from the topics. Then it is uncertain which lives
-            of the two topics belong together and which record repeats which, so versions and generations are no longer
-            judged.
-        arrived: The lives that began at another coordinator.
-        late: By key, the place and the writing time of a last record that is older than a record before it.
-    """
-
-    places: tuple[ReadPosition, ReadPosition] = field(default_factory=lambda: (ReadPosition(), ReadPosition()))
-    lives: dict[int, VersionAudit] = field(default_factory=dict)
-    deleted_ms: dict[int, int] = field(default_factory=dict)
-    founded_ms: dict[int, int] = field(default_factory=dict)
-    arrived: set[int] = field(default_factory=set)
-    latest: GroupRecord | None = None
-    owners: Owners = field(default_factory=Owners)
-    is_blurred: bool = False
-    committed: dict[tuple[str, int], Committed] = field(default_factory=dict)
-    tokens: Tokens = field(default_factory=Tokens)
-    consumers: ConsumerAudit = field(default_factory=ConsumerAudit)
-    standing: Standing = field(default_factory=Standing)
-    late: dict[bytes, tuple[str, int]] = field(default_factory=dict)
-
-    def pass_over_an_end(self, topic: int) -> None:
-        self.places[topic].begin_anew(is_remembered=False)
-        self.is_blurred = True
-
-
-class Held(NamedTuple):
-    """A finding that is reported at the end.
-
-    Args:
-        life: The life of the group.
-        is_first: Whether the record is the first one of the life in its topic.
-    """
-
-    finding: Finding
-    life: int
-    is_first: bool
 
 
 class Published:

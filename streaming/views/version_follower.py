@@ -187,19 +187,24 @@ class VersionFollower(Struct):
             if topic == GROUPS:
                 self._life(place).forget_doubtful()
             return False
-        before, latest_ms, is_first = place.life, place.latest_ms, not place.highest
-        place.go_on(version, at_ms, is_midway=not self.knows_beginning)
+        self._go_on(topic, version, at_ms)
         place.ended_ms = at_ms if ends_life else place.ended_ms
-        if not self.knows_beginning and (is_first or place.life != before):
-            self._align(place, self.topics[1 - topic], latest_ms, is_first=is_first)
         if begins_after is not None:
             self._life(place).begin_after(begins_after)
         if is_live:
             self._life(place).take(version, now_ms)
+        return True
+
+    def _go_on(self, topic: int, version: int, at_ms: int) -> None:
+        """Handle a new record of a topic, and drop the lives that both topics have passed."""
+        place = self.topics[topic]
+        before, latest_ms, is_first = place.life, place.latest_ms, not place.highest
+        place.go_on(version, at_ms, is_midway=not self.knows_beginning)
+        if not self.knows_beginning and (is_first or place.life != before):
+            self._align(place, self.topics[1 - topic], latest_ms, is_first=is_first)
         if place.life != before:
             behind = min(each.life for each in self.topics)
             self.lives = {number: life for number, life in self.lives.items() if number >= behind}
-        return True
 
     def _take_undated(self, place: _Topic, version: int, now_ms: int, *, is_live: bool) -> bool:
         is_new = version > max(place.highest, place.undated)

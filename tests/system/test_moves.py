@@ -1,202 +1,61 @@
-"""Groups with members move between two coordinators that run, there and back, and no client notices."""
+"""A checkpoint is copied, moved and restored, and its groups do not change."""
 
-import json
+import shutil
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
-from threading import Event, Thread
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-from kafka import ConsumerRebalanceListener, KafkaAdminClient
-from kafka.errors import KafkaError
-from kafka.structs import OffsetAndMetadata
-from typer.testing import CliRunner
 
-from streaming.cli.main import app
-from streaming.client import GroupConsumer
-from streaming.config.settings import Settings
-from streaming.gateway import Gateway
-from streaming.kafka import topics
+from streaming.client import GroupMember
+from streaming.client.transport import Transport
+from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.reading import Reader
-from tests.system.waiting import HANG_S, wait_until
+from tests.system.waiting import HANG_S
 
 pytestmark = pytest.mark.long
 
 Run = Callable[..., Service]
-TOPIC, PARTITIONS = "moved-records", 4
 
 
-class Member(Thread):
-    """A member that commits growing offsets without a pause, and stores all that happens to it.
+def test_copied_checkpoint_continues_where_the_original_stopped(run_service: Run, tmp_path: Path) -> None:
+    """S146, I13, I21: a copy of a stopped coordinator's checkpoint keeps ids, generations and offsets; no rebalance."""
+    service = run_service("moved")
+    service.await_ready()
+    settings = service.settings
+    with (
+        Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport,
+        GroupMember(
+            ["gate"],
+            group_id="live",
+            bootstrap_servers=settings.bootstrap_servers,
+            topic_prefix=settings.topic_prefix,
+            session_timeout_ms=10_000,
+            heartbeat_interval_ms=1_000,
+        ) as member,
+    ):
+        member.wait_for_assignment(HANG_S)
+        was = (member.member_id, member.generation)
+        asker = Asker(transport, "by-hand")
+        ana, generation = asker.alone()
+        assert asker.commit(generation, ana, 5).error == "NONE"
+        assert service.stop() == 0, service.log
 
-    Its `run` belongs to the kind of client.
-    """
+        shutil.copytree(service.checkpoint, tmp_path / "elsewhere")
+        shutil.rmtree(service.checkpoint)
+        moved = run_service("moved", checkpoint=str(tmp_path / "elsewhere"))
+        while not moved.ready_file.exists():
+            assert moved.process.poll() is None, moved.log
+            assert member.poll(0.2) == {"gate"}
 
-    def __init__(self, group_id: str) -> None:
-        super().__init__(name=group_id)
-        self.assigned: list[Any] = []
-        self.revoked: list[Any] = []
-        self.committed, self.errors = 0, list[str]()
-        self.stopping = Event()
-
-    def commits_on(self) -> None:
-        """Wait until five more commits have succeeded."""
-        target = self.committed + 5
-        wait_until(lambda: self.committed >= target or self.errors, account=lambda: (self.name, self.committed))
-        assert self.errors == []
-
-    def stop(self) -> None:
-        self.stopping.set()
-        self.join(HANG_S)
-
-
-class OfLibrdkafka(Member):
-    """A consumer of librdkafka behind the gateway."""
-
-    def __init__(self, bootstrap_servers: str, group_id: str, protocol: str) -> None:
-        super().__init__(group_id)
-        classic = {"session.timeout.ms": 45_000, "heartbeat.interval.ms": 500} if protocol == "classic" else {}
-        self._config = {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": group_id,
-            "group.protocol": protocol,
-            "enable.auto.commit": False,
-            **classic,
-        }
-
-    def run(self) -> None:
-        consumer = Consumer(self._config)
-        consumer.subscribe(
-            [TOPIC],
-            on_assign=lambda _, partitions: self.assigned.append(partitions),
-            on_revoke=lambda _, partitions: self.revoked.append(partitions),
-            on_lost=lambda _, partitions: self.revoked.append(partitions),
-        )
-        while not self.stopping.is_set():
-            consumer.poll(0.05)
-            if self.assigned and self.assigned[-1]:
-                place = TopicPartition(TOPIC, self.assigned[-1][0].partition, self.committed + 1)
-                try:
-                    consumer.commit(offsets=[place], asynchronous=False)
-                    self.committed += 1
-                except KafkaException as error:
-                    self.errors.append(str(error))
-        revoked = len(self.revoked)
-        consumer.close()
-        del self.revoked[revoked:]
-
-
-class OfTheTopics(Member, ConsumerRebalanceListener):
-    """A consumer of this project's client, which writes to the request topics itself."""
-
-    def __init__(self, settings: Settings, group_id: str, protocol: str) -> None:
-        super().__init__(group_id)
-        self._config = {
-            "bootstrap_servers": settings.bootstrap_servers,
-            "topic_prefix": settings.topic_prefix,
-            "group_id": group_id,
-            "group_protocol": protocol,
-            "enable_auto_commit": False,
-        }
-
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        self.assigned.append(assigned)
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        if revoked and not self.stopping.is_set():
-            self.revoked.append(revoked)
-
-    def run(self) -> None:
-        with GroupConsumer(**self._config) as consumer:
-            consumer.subscribe([TOPIC], listener=self)
-            while not self.stopping.is_set():
-                consumer.poll(50)
-                if owned := sorted(consumer.assignment()):
-                    try:
-                        consumer.commit({owned[0]: OffsetAndMetadata(self.committed + 1, "", -1)})
-                        self.committed += 1
-                    except KafkaError as error:
-                        self.errors.append(repr(error))
-
-
-@pytest.fixture
-def pair(run_service: Run, broker: Any, tmp_path: Path) -> tuple[Service, Service]:
-    """Two coordinators that are peers: the first one owns all groups, the second one those that it gets."""
-    key = tmp_path / "peers.key"
-    key.write_text("of both coordinators, 32 bytes or more".replace(" ", "-"))
-    names = ("moves-from", "moves-to")
-    for name in names:
-        topics.ensure(
-            Settings(
-                bootstrap_servers=broker.bootstrap_servers,
-                topic_prefix=name,
-                replication_factor=1,
-                request_partitions=4 if name == names[0] else 3,
+        assert asker.ask(asker.syncing(generation, ana), HANG_S).assignment == b"mine"
+        assert asker.fetch() == {("t", 0): 5}
+        assert asker.commit(generation, ana, 6).error == "NONE"
+        assert member.poll(0.2) == {"gate"}
+        assert (member.member_id, member.generation) == was
+        for group_id in ("live", "by-hand"):
+            published = Reader(settings, group_id).everything()
+            assert published.versions == list(range(1, len(published.versions) + 1)), (
+                "nothing twice, nothing missing (I8)"
             )
-        )
-    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.create_topics({TOPIC: {"num_partitions": PARTITIONS, "replication_factor": 1}}, wait_for_metadata=True)
-    common = {"peer_key_file": str(key)}
-    source = run_service(names[0], peers=(names[1],), checkpoint=str(tmp_path / "a"), **common)
-    target = run_service(
-        names[1], peers=(names[0],), slots="none", checkpoint=str(tmp_path / "b"), request_partitions=3, **common
-    )
-    source.await_ready()
-    target.await_ready()
-    return source, target
-
-
-def move(source: Settings, target: Settings, *typed: str) -> dict[str, str]:
-    """Run `coordinator move`, and return the status of each group."""
-    flags = ("-b", str(source.bootstrap_servers), "--topic-prefix", source.topic_prefix, "-o", "json")
-    done = CliRunner().invoke(app, ["move", "--to", target.topic_prefix, *typed, *flags])
-    assert done.exit_code == 0, done.exception or done.output
-    return {each["group_id"]: each["status"] for each in json.loads(done.stdout)}
-
-
-def verified(settings: Settings) -> str:
-    """Return the result of `coordinator verify`."""
-    flags = ("-b", str(settings.bootstrap_servers), "--topic-prefix", settings.topic_prefix)
-    return str(CliRunner().invoke(app, ["verify", *flags]).output)
-
-
-def test_groups_move_there_and_back_and_their_clients_notice_nothing(pair: tuple[Service, Service]) -> None:
-    """moving.md 6: MovesAreQuiet, MovedCommitsAreKept, NobodyExpiresInTransit, VersionsHaveNoGap."""
-    a, b = pair[0].settings, pair[1].settings
-    with ExitStack() as stack:
-        gateway = stack.enter_context(Gateway(a.model_copy(update={"peers": (), "gateway_port": 0})))
-        members: list[Member] = []
-        for protocol in ("classic", "consumer"):
-            members.append(OfLibrdkafka(gateway.bootstrap_servers, f"librdkafka-{protocol}", protocol))
-            members.append(OfTheTopics(a, f"topics-{protocol}", protocol))
-        groups = {member.name for member in members}
-        for member in members:
-            member.start()
-            stack.callback(member.stop)
-        for member in members:
-            member.commits_on()
-        assert move(a, b, "--all", "--dry-run") == dict.fromkeys(groups, "would be moved")
-        assert move(a, b, "--all", "--yes") == dict.fromkeys(groups, "moved")
-        for member in members:
-            member.commits_on()
-        named = [word for group in groups for word in ("-g", group)]
-        assert move(a, b, "--yes", *named) == dict.fromkeys(groups, "there already")
-        assert move(b, a, "--all", "--yes") == dict.fromkeys(groups, "moved")
-        for member in members:
-            member.commits_on()
-        for member in members:
-            member.stop()
-        assert {member.name: (len(member.assigned), member.revoked, member.errors) for member in members} == {
-            member.name: (1, [], []) for member in members
-        }
-    for group in groups:
-        at_b = [each["event"] for each in Reader(b, group).events()]
-        assert set(at_b) == {"group_arrived", "group_released", "group_moved"}, at_b
-        at_a = [each["event"] for each in Reader(a, group).events()]
-        away = at_a.index("group_released")
-        assert at_a[away : away + 3] == ["group_released", "group_moved", "group_arrived"], at_a
-    for settings in (a, b):
-        assert "Nothing found" in verified(settings)
+            assert [e["cause"] for e in published.events if e["event"] == "rebalance_started"] == ["member_joined"]
