@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from kafka import KafkaAdminClient
 from kafka.protocol.consumer.group import OffsetCommitRequest
 
 from streaming.config.settings import Settings
@@ -22,6 +23,7 @@ from tests.benchmarks.figures import Figures, percentile
 from tests.benchmarks.gateway_load import Member
 from tests.benchmarks.rest import PAUSE_S, Client, settled
 
+TOPIC = "orders"
 WARM_UP = 120
 TEN = 10
 IN_FLIGHT = 2_000
@@ -47,6 +49,8 @@ def measure(options: argparse.Namespace) -> Figures:
     ):
         folder, servers = Path(name), broker.bootstrap_servers
         settings = Settings.load(bootstrap_servers=servers, checkpoint=f"{name}/checkpoint")
+        with KafkaAdminClient(bootstrap_servers=servers) as admin:
+            admin.create_topics({TOPIC: {"num_partitions": 1}}, wait_for_metadata=True)
         with bench.coordinator(settings, folder):
             rest_ms = _through_topics(settings, options.samples)
             with bench.gateway(servers, folder / "gateway") as (_, address):
@@ -96,7 +100,7 @@ async def _joined(servers: str, count: int, name: str) -> list[Member]:
     partition = OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition(
         partition_index=0, committed_offset=1, committed_metadata=""
     )
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])
     for member in members:
         member.repeat(
             lambda who: OffsetCommitRequest(
