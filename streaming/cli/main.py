@@ -18,6 +18,7 @@ from streaming.cli.export import export
 from streaming.cli.extras import require
 from streaming.cli.groups import app as groups
 from streaming.cli.groups import watch
+from streaming.cli.moves import move
 from streaming.cli.observing import acls, observe
 from streaming.cli.offsets import app as offsets
 from streaming.cli.options import (
@@ -33,7 +34,6 @@ from streaming.cli.options import (
     StandBy,
     TopicPrefix,
 )
-from streaming.cli.output import OutputFormat
 from streaming.cli.policy import app as policy
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
@@ -56,6 +56,7 @@ app.add_typer(groups)
 app.add_typer(offsets)
 app.add_typer(policy)
 app.command()(export)
+app.command()(move)
 
 
 def main() -> None:
@@ -295,38 +296,6 @@ def request(
 
 
 app.command()(watch)
-
-
-@app.command()
-def move(
-    to: Annotated[str, typer.Option(metavar="PREFIX", help="The prefix of the coordinator that gets the groups.")],
-    group: Annotated[
-        list[str] | None, typer.Option("--group", "-g", help="A group; may be repeated.", show_default=False)
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All groups of the coordinator.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only ask whether each group would be moved.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Confirm the moves.")] = False,
-    output: Annotated[
-        OutputFormat, typer.Option("--output", "-o", help="The format of the results.")
-    ] = OutputFormat.table,
-    bootstrap_servers: BootstrapServers = None,
-    topic_prefix: TopicPrefix = None,
-) -> None:
-    """Move groups with their members to another coordinator on the same brokers. Their clients notice nothing."""
-    from streaming.cli.changing import confirm
-    from streaming.cli.output import Output
-    from streaming.cli.relocating import move_groups
-
-    if bool(group) == every:
-        raise typer.BadParameter("name either --group or --all")
-    move_groups(
-        Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix),
-        to,
-        group,
-        Output.to_stdout(output),
-        lambda question: confirm(question, is_agreed=yes, ask=lambda text: typer.confirm(text, err=True)),
-        is_dry_run=dry_run,
-    )
 
 
 @app.command()

@@ -1,16 +1,23 @@
 """`coordinator move`: groups move with their members to another coordinator on the same brokers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
+from coordinator.outputs import GroupReleased
 from coordinator.requests import ListGroups
+from streaming.administration import taking_back
 from streaming.administration.listing import list_groups
 from streaming.administration.moving import Mover, Status
+from streaming.administration.taking_back import move_in_transit
 from streaming.cli.output import Column, Output
 from streaming.cli.results import collected, show
+from streaming.cli.showing import folded
 from streaming.client.transport import COMMAND_WAIT_S, Transport
 from streaming.config.settings import Settings
-from streaming.errors import NoAnswer, RequestRefused
+from streaming.errors import NoAnswer, NotFound, RequestRefused
+from streaming.kafka.log_reading import records
 from streaming.views.text import counted, escape
 
 ANSWER_WAIT_S = 10.0
@@ -62,6 +69,52 @@ def move_groups(
             f" released. Check that the coordinator that reads {escape(to)}.requests is running. The same command"
             f" continues."
         )
+
+
+def take_groups_back(
+    settings: Settings,
+    to: str,
+    group_ids: Sequence[str],
+    output: Output,
+    agree: Callable[[str], None],
+    *,
+    is_lost: bool,
+) -> None:
+    """Cancel the moves of groups in transit, and show what became of each group.
+
+    Args:
+        to: The prefix of the coordinator to which they were released.
+        is_lost: That coordinator will not run again.
+
+    Raises:
+        NotFound: A group is not in transit to that coordinator.
+        RequestRefused: A group is refused, or the sender may not do this.
+        UserError: The brokers or the coordinator do not answer.
+    """
+    views = folded(settings, list(group_ids))
+    moves = [move_in_transit(each, views.groups[each].events if each in views.groups else []) for each in group_ids]
+    if strange := next((each for each in moves if each.to != to), None):
+        raise NotFound(f"The group {escape(str(strange.group_id))} is in transit to {escape(strange.to)}.")
+    lost = f" {escape(to)} must not run again, because it may have adopted them." if is_lost else ""
+    agree(f"Take {counted(len(moves), 'group')} back from {escape(to)}?{lost}")
+    target_settings = settings.model_copy(update={"topic_prefix": to})
+    with _asked(settings) as source, _asked(target_settings) as target:
+        results = [
+            taking_back.take_back(move, source, target, partial(_log, target_settings, move), is_lost=is_lost)
+            for move in moves
+        ]
+    show(results, taking_back.Status, COLUMNS, output)
+
+
+def _log(target: Settings, move: GroupReleased, from_ms: int) -> Iterator[tuple[int, int, bytes | None]]:
+    return records(target, target.requests_topic, str(move.group_id), from_ms)
+
+
+@contextmanager
+def _asked(settings: Settings) -> Iterator[Callable[[Any], Any]]:
+    """Return a function that sends a request to a coordinator, and waits for its response."""
+    with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer()) as transport:
+        yield partial(transport.ask, timeout_s=ANSWER_WAIT_S, follows=False)
 
 
 def _all_groups(transport: Transport) -> list[str]:

@@ -1,0 +1,59 @@
+"""The flags of `coordinator move`. The command imports its function when it runs, so `--help` does not wait for it."""
+
+from typing import Annotated
+
+import typer
+
+from streaming.cli.options import BootstrapServers, TopicPrefix
+from streaming.cli.output import OutputFormat
+from streaming.config.settings import Settings
+
+
+def move(
+    to: Annotated[str, typer.Option(metavar="PREFIX", help="The prefix of the coordinator that gets the groups.")],
+    group: Annotated[
+        list[str] | None, typer.Option("--group", "-g", help="A group; may be repeated.", show_default=False)
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All groups of the coordinator.")] = False,
+    take_back: Annotated[
+        bool,
+        typer.Option(
+            "--take-back",
+            help="Take groups in transit back, if the other coordinator is down and has not got them.",
+        ),
+    ] = False,
+    target_is_lost: Annotated[
+        bool,
+        typer.Option(
+            "--target-is-lost", help="With --take-back: also groups that it may have adopted. It must not run again."
+        ),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only ask whether each group would be moved.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Confirm the moves.")] = False,
+    output: Annotated[
+        OutputFormat, typer.Option("--output", "-o", help="The format of the results.")
+    ] = OutputFormat.table,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Move groups with their members to another coordinator on the same brokers. Their clients notice nothing."""
+    from streaming.cli.changing import confirm
+    from streaming.cli.output import Output
+    from streaming.cli.relocating import move_groups, take_groups_back
+
+    if bool(group) == every:
+        raise typer.BadParameter("name either --group or --all")
+    if take_back and (every or dry_run):
+        raise typer.BadParameter("--take-back needs --group, and has no --dry-run")
+    if target_is_lost and not take_back:
+        raise typer.BadParameter("--target-is-lost needs --take-back")
+    settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
+    show = Output.to_stdout(output)
+
+    def agree(question: str) -> None:
+        confirm(question, is_agreed=yes, ask=lambda text: typer.confirm(text, err=True))
+
+    if take_back:
+        take_groups_back(settings, to, group or [], show, agree, is_lost=target_is_lost)
+    else:
+        move_groups(settings, to, group, show, agree, is_dry_run=dry_run)
