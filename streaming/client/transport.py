@@ -244,12 +244,13 @@ class Transport:
             NoAnswer: no response came in time.
             BrokerUnreachable: the brokers did not accept the request.
         """
-        deadline_s, wait_s = time.monotonic() + timeout_s, FOLLOW_WAIT_S
+        deadline_s, wait_s, left_s = time.monotonic() + timeout_s, FOLLOW_WAIT_S, timeout_s
         while True:
             lane = self._lane_of(request.group_id) if follows else self._home
-            answer = self._ask(lane, request, [None], max(0.0, deadline_s - time.monotonic()))[0]
+            answer = self._ask(lane, request, [None], left_s)[0]
+            left_s = deadline_s - time.monotonic() - wait_s
             is_final = not follows or answer.code != NOT_COORDINATOR or not self.moves.has_moved(request.group_id)
-            if is_final or time.monotonic() + wait_s > deadline_s:
+            if is_final or left_s <= 0:
                 return answer
             self._closing.wait(wait_s)
             wait_s = min(2 * wait_s, FOLLOW_WAIT_S_MAX)

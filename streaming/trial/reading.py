@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from coordinator.hashing import shard_of
 from coordinator.outputs import DescribePoliciesAnswer
-from coordinator.requests import DescribePolicies, Received, SetPolicies, Unreadable, Wake
+from coordinator.requests import DescribePolicies, Received, SetPolicies
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
 from streaming.errors import NotFound, RequestRefused, UserError
 from streaming.kafka.reader import Progress, TopicReader
-from streaming.trial.recording import Recording
+from streaming.trial.recording import Recording, part_of_group
 from streaming.views.fold import TopicKind
 from streaming.views.reading import Reading
 from streaming.wire.records import decode_request
@@ -59,10 +59,8 @@ def _requests(settings: Settings, group_id: str, since_ms: int, until_ms: int, p
                 break
             if record.key != key and record.key != b"":
                 continue
-            if record.timestamp < since_ms and record.key == key:
-                continue
-            request = decode_request(record.value)
-            if isinstance(request, Unreadable | Wake) or (record.key == b"" and not isinstance(request, SetPolicies)):
+            request = part_of_group(decode_request(record.value), group_id)
+            if request is None or (record.timestamp < since_ms and not isinstance(request, SetPolicies)):
                 continue
             requests.append(Received(record.offset, record.timestamp, request))
             if len(requests) > REQUESTS_MAX:

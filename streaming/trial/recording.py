@@ -7,8 +7,18 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from coordinator.config import Config
+from coordinator.heartbeats import Heartbeats
 from coordinator.outputs import AnyEvent, JoinGroupAnswer, MemberJoined, Output, RebalanceCompleted, Reply
-from coordinator.requests import Assignment, JoinGroup, Received, Request, SetPolicies, SyncGroup, Wake
+from coordinator.requests import (
+    Assignment,
+    JoinGroup,
+    Received,
+    Request,
+    SetPolicies,
+    SyncGroup,
+    Unreadable,
+    Wake,
+)
 from coordinator.shard import Shard
 from streaming.errors import NotFound
 
@@ -85,6 +95,17 @@ class TrialShard(Shard):
         """Handle the deadlines up to a time, each when it is due."""
         while (due_ms := self.next_deadline_ms) is not None and due_ms <= until_ms:
             yield from self.take(due_ms)
+
+
+def part_of_group(request: Request | Unreadable | Wake, group_id: str) -> Request | None:
+    """Return the part of a record that concerns a group: its own request, the policies, or its heartbeats among those
+    of many groups; None if there is none."""
+    if isinstance(request, Heartbeats):
+        rows = [each for each in request.each() if each.group_id == group_id] if request.is_even else []
+        return Heartbeats.of(rows, request_id=request.request_id, reply_to=request.reply_to) if rows else None
+    if isinstance(request, Unreadable | Wake):
+        return None
+    return request if isinstance(request, SetPolicies) or request.group_id == group_id else None
 
 
 def find_start(recording: Recording, since_ms: int) -> Start:

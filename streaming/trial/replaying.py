@@ -11,6 +11,7 @@ from typing import Any, get_args
 from msgspec.structs import replace
 
 from coordinator.errors import ErrorCode
+from coordinator.heartbeats import Heartbeats
 from coordinator.outputs import AnyEvent, JoinGroupAnswer, MemberJoined, Output, RebalanceStarted
 from coordinator.requests import Assignment, JoinGroup, LeaveGroup, Received, SetPolicies, SyncGroup
 from streaming.trial.recording import Recording, Seeded, Start, answers_of, policies_at, shard_of
@@ -71,6 +72,9 @@ class _Translation:
 
     def of(self, request: Any) -> Any:
         """Return a request for the shard."""
+        if isinstance(request, Heartbeats):
+            rows = [self.of(each) for each in request.each()]
+            return Heartbeats.of(rows, request_id=request.request_id, reply_to=request.reply_to)
         for recorded in _ids(request):
             if (
                 recorded not in self.ids
@@ -100,6 +104,8 @@ def _joined(event: MemberJoined) -> Joined:
 
 def _ids(request: Any) -> list[str]:
     """Return the member ids in a request."""
+    if isinstance(request, Heartbeats):
+        return list(request.member_ids)
     ids = [getattr(request, "member_id", "")]
     if isinstance(request, LeaveGroup):
         ids += [each.member_id for each in request.members]

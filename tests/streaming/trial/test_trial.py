@@ -4,12 +4,14 @@ import random
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.outputs import AnyEvent, RebalanceStarted
 from coordinator.policies import Policy, Quarantine, Settle, Succession
-from coordinator.requests import Received
+from coordinator.requests import Received, SetPolicies, Unreadable, Wake
 from streaming.errors import NotFound
-from streaming.trial.recording import Recording, find_start, seed
+from streaming.trial.recording import Recording, find_start, part_of_group, seed
 from streaming.trial.replaying import difference, replay
 from streaming.trial.trying import Trial, TrialDiffers, run_trial
 from streaming.wire.records import decode_request
@@ -46,6 +48,38 @@ def test_the_recorded_requests_give_the_same_events_once_more(number: int | None
     start = find_start(recording, 0)
     after = [event for event in recording.events if event.at_ms > start.at_ms]
     assert kinds(replay(recording, start, seed(recording, start))) == kinds(after)
+
+
+def test_heartbeats_in_records_of_many_groups_belong_to_the_recording() -> None:
+    """Gateways and our own client write them so. Without them, the replay expires the members."""
+    recording = recorded(deployed())
+    start = find_start(recording, 0)
+
+    def together(received: Received) -> Received:
+        if not isinstance(received.request, Heartbeat):
+            return received
+        stranger = structs.replace(received.request, group_id="h", request_id="other", member_id="m")
+        many = Heartbeats.of([stranger, received.request], request_id="many", reply_to="gateway")
+        return structs.replace(received, request=many)
+
+    log = [together(each) for each in recording.requests]
+    found = [structs.replace(each, request=part_of_group(each.request, "g")) for each in log]
+    gathered = [each.request for each in found if isinstance(each.request, Heartbeats)]
+    assert {each.groups for each in gathered} == {("g",)}
+    after = [event for event in recording.events if event.at_ms > start.at_ms]
+    whole = recording._replace(requests=found)
+    assert kinds(replay(whole, start, seed(whole, start))) == kinds(after)
+    without = recording._replace(requests=[e for e in found if not isinstance(e.request, Heartbeats)])
+    assert kinds(replay(without, start, seed(without, start))) != kinds(after)
+
+
+def test_other_records_of_the_shard_do_not_belong_to_the_recording() -> None:
+    beat = Heartbeat(request_id="r", reply_to="in", group_id="h", generation_id=1, member_id="m")
+    uneven = structs.replace(Heartbeats.of([beat], request_id="r", reply_to="in"), groups=())
+    policies = SetPolicies(request_id="r", reply_to="in", made_ms=1, policies=())
+    others = (beat, Heartbeats.of([beat], request_id="r", reply_to="in"), uneven, Wake(), Unreadable("no"))
+    assert [part_of_group(each, "g") for each in others] == [None] * 5
+    assert (part_of_group(beat, "h"), part_of_group(policies, "g")) == (beat, policies)
 
 
 def test_a_trial_begins_with_a_whole_rebalance() -> None:
