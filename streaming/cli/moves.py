@@ -8,26 +8,29 @@ from streaming.cli.options import BootstrapServers, TopicPrefix
 from streaming.cli.output import OutputFormat
 from streaming.config.settings import Settings
 
+Groups = Annotated[
+    list[str] | None, typer.Option("--group", "-g", help="A group; may be repeated.", show_default=False)
+]
+TakeBack = Annotated[
+    bool,
+    typer.Option(
+        "--take-back", help="Take groups in transit back, if the other coordinator is down and has not got them."
+    ),
+]
+TargetIsLost = Annotated[
+    bool,
+    typer.Option(
+        "--target-is-lost", help="With --take-back: also groups that it may have adopted. It must not run again."
+    ),
+]
+
 
 def move(
     to: Annotated[str, typer.Option(metavar="PREFIX", help="The prefix of the coordinator that gets the groups.")],
-    group: Annotated[
-        list[str] | None, typer.Option("--group", "-g", help="A group; may be repeated.", show_default=False)
-    ] = None,
+    group: Groups = None,
     every: Annotated[bool, typer.Option("--all", help="All groups of the coordinator.")] = False,
-    take_back: Annotated[
-        bool,
-        typer.Option(
-            "--take-back",
-            help="Take groups in transit back, if the other coordinator is down and has not got them.",
-        ),
-    ] = False,
-    target_is_lost: Annotated[
-        bool,
-        typer.Option(
-            "--target-is-lost", help="With --take-back: also groups that it may have adopted. It must not run again."
-        ),
-    ] = False,
+    take_back: TakeBack = False,
+    target_is_lost: TargetIsLost = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only ask whether each group would be moved.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Confirm the moves.")] = False,
     output: Annotated[
