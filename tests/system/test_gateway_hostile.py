@@ -276,7 +276,7 @@ def test_responses_cannot_be_forged_through_another_mailbox(gateway: Gateway, tr
         newcomer = bo.call(join(group_id)).member_id
         bo.send(join(group_id, newcomer))
         wait_until(lambda: ana.call(heartbeat(group_id, member_id)).error_code == 27)
-        for inbox in list(gateway.asking._inbox._mailboxes):
+        for inbox in list(gateway.asking._home._inbox._mailboxes):
             for number in range(100):
                 forged = Heartbeat(
                     request_id=str(number), reply_to=inbox, group_id=group_id, generation_id=1, member_id="nobody"
