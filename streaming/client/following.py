@@ -100,12 +100,12 @@ class FollowedGroups:
         if group_id is None:
             return True
         following = self._whereabouts.note(group_id, by, answer)
-        if following is Next.SEND_LATER:
-            self._tries[group_id] = self._tries.get(group_id, 0) + 1
-        else:
+        if following is Next.DONE:
             self._tries.pop(group_id, None)
+        else:
+            self._tries[group_id] = self._tries.get(group_id, 0) + 1 if following is Next.SEND_LATER else 1
         if following is Next.SEND_NOW:
-            self.named[self._whereabouts.of(group_id)] = None
+            self.named[self.coordinator_of(group_id)] = None
         if following is Next.DONE:
             if answer.code == NOT_COORDINATOR:
                 self._singly[group_id] = None

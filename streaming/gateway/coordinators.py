@@ -68,7 +68,7 @@ class _Sent:
         request: None if it is not kept.
         at: The prefix of the one coordinator that it is for; None if it follows its group.
         kept_bytes: The bytes of its record; 0 if it is not kept.
-        tries: How often it was refused without a new redirection.
+        tries: How often it was refused since the last new redirection, that one included.
         timer: Sends it again.
     """
 
@@ -173,7 +173,7 @@ class Coordinators:
 
     def home_of(self, group_id: str) -> Home:
         """Return the coordinator and the shard of a group, as far as they are known."""
-        prefix = self._whereabouts.of(group_id)
+        prefix = self._whereabouts.of(group_id, 1)
         if prefix not in self._askings:
             prefix = self._whereabouts.home
         return Home(prefix, shard_of(group_id, self._askings[prefix].shards))
@@ -297,13 +297,14 @@ class Coordinators:
         if isinstance(request, JoinGroup) and isinstance(answer, JoinGroupAnswer) and not request.member_id:
             request = sent.request = structs.replace(request, member_id=answer.member_id)
         if following is Next.SEND_NOW:
+            sent.tries = 1
             self._go(sent, request)
         else:
             self._go_later(sent, request)
 
     def _go_later(self, sent: _Sent, request: Request) -> None:
-        wait_ms = min(FIRST_WAIT_MS << min(sent.tries, 10), WAIT_MS_MAX)
         sent.tries += 1
+        wait_ms = min(FIRST_WAIT_MS << min(max(sent.tries - 2, 0), 10), WAIT_MS_MAX)
         sent.timer = self._loop.call_later(wait_ms / 1_000, self._try_again, sent, request)
 
     def _try_again(self, sent: _Sent, request: Request) -> None:

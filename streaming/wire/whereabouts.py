@@ -1,8 +1,8 @@
 """The coordinators that serve the groups which have moved, as far as redirections have named them (moving.md 3.2).
 
 A request goes to the coordinator that the highest known number of its group names; without one, to the configured
-coordinator. If that one does not serve the group yet, every third try goes to the coordinator that named it, which
-serves the group again if the move was refused.
+coordinator. While the group may not have reached that one, a new request and every third try of it go to the one that
+named it: it serves the group again if the move was refused or taken back. The other one may never answer.
 """
 
 from enum import Enum, auto
@@ -58,12 +58,12 @@ class Whereabouts:
         """Return the prefix of the coordinator to which a request about a group goes.
 
         Args:
-            tries: How often the request was refused without a new redirection. Every third time it goes to the source.
+            tries: How often the request was refused.
         """
         place = self._places.get(group_id)
         if place is None:
             return self.home
-        return place.source if tries and tries % ASK_SOURCE_EVERY == 0 else place.to
+        return place.to if place.is_reached or tries % ASK_SOURCE_EVERY else place.source
 
     def note(self, group_id: str, by: str, answer: AnyAnswer) -> Next:
         """Store what an answer says about the place of a group. Return what becomes of its request.

@@ -65,7 +65,7 @@ def test_every_third_request_goes_to_the_source_until_the_group_has_arrived(worl
         world.groups.asked(world.beat(name))
         asked.append(world.groups.coordinator_of("g"))
         world.refused(asked[-1], name, "B" if asked[-1] == "A" else None)
-    assert asked == ["B", "B", "B", "A", "B"]
+    assert asked == ["B", "B", "A", "B", "B"]
     world.groups.asked(world.beat("6"))
     world.groups.answered("B", HeartbeatAnswer(request_id="6"))
     assert world.groups.coordinator_of("g") == "B"

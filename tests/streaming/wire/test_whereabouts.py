@@ -22,35 +22,37 @@ def places() -> Whereabouts:
 
 
 def test_a_group_is_at_home_until_a_redirection_names_another_coordinator(places: Whereabouts) -> None:
-    assert (places.note("g", "A", OK), places.of("g")) == (Next.DONE, "A")
-    assert (places.note("g", "A", NOT_HERE), places.of("g")) == (Next.DONE, "A")
-    assert (places.note("g", "A", moved("B", 7)), places.of("g"), places.of("h")) == (Next.SEND_NOW, "B", "A")
+    assert (places.note("g", "A", OK), places.of("g", 1)) == (Next.DONE, "A")
+    assert (places.note("g", "A", NOT_HERE), places.of("g", 1)) == (Next.DONE, "A")
+    assert (places.note("g", "A", moved("B", 7)), places.of("g", 1), places.of("h", 1)) == (Next.SEND_NOW, "B", "A")
 
 
 def test_an_older_redirection_is_not_followed(places: Whereabouts) -> None:
     places.note("g", "A", moved("B", 7))
     for older in (moved("C", 6), moved("C", 7), moved("B", 7)):
-        assert (places.note("g", "A", older), places.of("g")) == (Next.SEND_LATER, "B")
-    assert (places.note("g", "B", moved("C", 8)), places.of("g")) == (Next.SEND_NOW, "C")
+        assert (places.note("g", "A", older), places.of("g", 1)) == (Next.SEND_LATER, "B")
+    assert (places.note("g", "B", moved("C", 8)), places.of("g", 1)) == (Next.SEND_NOW, "C")
 
 
-def test_every_third_try_goes_to_the_source(places: Whereabouts) -> None:
+def test_a_new_request_and_every_third_try_go_to_the_source_until_the_group_has_arrived(places: Whereabouts) -> None:
     places.note("g", "A", moved("B", 7))
     assert places.note("g", "B", NOT_HERE) is Next.SEND_LATER
-    assert [places.of("g", tries) for tries in range(7)] == ["B", "B", "B", "A", "B", "B", "A"]
+    assert [places.of("g", tries) for tries in range(7)] == ["A", "B", "B", "A", "B", "B", "A"]
+    places.note("g", "B", OK)
+    assert {places.of("g", tries) for tries in range(7)} == {"B"}
 
 
 def test_a_group_that_was_taken_back_is_at_its_source_and_may_move_again(places: Whereabouts) -> None:
     places.note("g", "A", moved("B", 7))
-    assert (places.note("g", "A", UNSENT), places.of("g")) == (Next.DONE, "B")
-    assert (places.note("g", "A", OK), places.of("g")) == (Next.DONE, "A")
-    assert (places.note("g", "A", moved("B", 9)), places.of("g")) == (Next.SEND_NOW, "B")
+    assert (places.note("g", "A", UNSENT), places.of("g", 1)) == (Next.DONE, "B")
+    assert (places.note("g", "A", OK), places.of("g", 1)) == (Next.DONE, "A")
+    assert (places.note("g", "A", moved("B", 9)), places.of("g", 1)) == (Next.SEND_NOW, "B")
 
 
 def test_an_early_answer_of_the_source_does_not_hide_the_move(places: Whereabouts) -> None:
     places.note("g", "A", moved("B", 7))
     places.note("g", "A", OK)
-    assert (places.note("g", "A", moved("B", 7)), places.of("g")) == (Next.SEND_NOW, "B")
+    assert (places.note("g", "A", moved("B", 7)), places.of("g", 1)) == (Next.SEND_NOW, "B")
 
 
 def test_a_group_is_in_transit_until_its_coordinator_has_answered(places: Whereabouts) -> None:
@@ -67,7 +69,7 @@ def test_a_group_moves_there_and_back(places: Whereabouts) -> None:
     places.note("g", "A", moved("B", 7))
     places.note("g", "B", OK)
     places.note("g", "B", moved("A", 9))
-    assert (places.of("g"), places.note("g", "A", OK), places.of("g")) == ("A", Next.DONE, "A")
+    assert (places.of("g", 1), places.note("g", "A", OK), places.of("g", 1)) == ("A", Next.DONE, "A")
 
 
 @pytest.mark.parametrize(("names", "first"), [(3, "B"), (4, "A")])
@@ -75,4 +77,4 @@ def test_the_places_have_a_bound(monkeypatch: pytest.MonkeyPatch, places: Wherea
     monkeypatch.setattr(whereabouts, "NAMES_MAX", 3)
     for number in range(names):
         places.note(f"g{number}", "A", moved("B", 7))
-    assert (places.of("g0"), places.of(f"g{names - 1}")) == (first, "B")
+    assert (places.of("g0", 1), places.of(f"g{names - 1}", 1)) == (first, "B")
