@@ -51,7 +51,7 @@ class Result(NamedTuple):
     """
 
     group_id: str
-    status: Status
+    status: StrEnum
     why: str = ""
 
 
@@ -97,7 +97,7 @@ class Mover:
     def _check(self, group_id: str) -> Result:
         answer = self._target(CheckAdoption(request_id="", reply_to="", group_id=group_id, codec=VERSION))
         if answer.error != NONE:
-            raise _refused(group_id, answer)
+            raise refused("move", group_id, answer)
         if answer.reason is None:
             return Result(group_id, Status.WOULD_BE_MOVED)
         if self._has_released(group_id):  # the target has it from an earlier run
@@ -118,7 +118,7 @@ class Mover:
         if answer.error == INVALID:
             return Result(group_id, Status.REFUSED, answer.error_message)
         if answer.error != AWAY:
-            raise _refused(group_id, answer)
+            raise refused("move", group_id, answer)
         if answer.moved is not UNSET and answer.moved.to == self._to:
             return Result(group_id, Status.THERE_ALREADY)
         has_it = escape(answer.moved.to) if answer.moved is not UNSET else "another coordinator"
@@ -129,6 +129,11 @@ class Mover:
         return bool(self._source(DescribeGroup(request_id="", reply_to="", group_id=group_id)).error == AWAY)
 
 
-def _refused(group_id: str, answer: Any) -> RequestRefused:
+def refused(what: str, group_id: str, answer: Any) -> RequestRefused:
+    """Return the error for a response that is about the request itself.
+
+    Args:
+        what: What the coordinator did not do: "move".
+    """
     why = answer.error_message or answer.error
-    return RequestRefused(f"The coordinator did not move {escape(group_id)} ({answer.error}: {why}).")
+    return RequestRefused(f"The coordinator did not {what} {escape(group_id)} ({answer.error}: {why}).")

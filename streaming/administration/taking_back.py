@@ -8,23 +8,19 @@ Source: moving.md 2.6.
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
-from coordinator.errors import ErrorCode
+from coordinator.move_parts import ADOPTED
 from coordinator.move_requests import AdoptGroup, CancelMove, Evidence, TakeBack
 from coordinator.outputs import AnyEvent, GroupMoved, GroupReleased, GroupTakenBack
-from streaming.errors import NoAnswer, NotFound, RequestRefused
+from streaming.administration.moving import INVALID, NONE, Ask, Result, refused
+from streaming.errors import NoAnswer, NotFound
 from streaming.views.text import escape
 from streaming.wire.records import decode_peer_record, decode_request
 
 EARLIER_MS = 3_600_000
 """The target's log is read from this long before the release: clocks differ, and no record is older than that."""
 
-ADOPTED = "adopted"
-NONE = ErrorCode.NONE.name
-
-Ask = Callable[[Any], Any]
-"""Sends one request to a coordinator, and returns its response."""
 
 Log = Callable[[int], Iterable[tuple[int, int, bytes | None]]]
 """Returns the records of the group's partition of the target's request topic, from a time in Unix milliseconds to the
@@ -37,18 +33,6 @@ class Status(StrEnum):
     TAKEN_BACK = "taken back"
     ADOPTED = "adopted"
     REFUSED = "refused"
-
-
-class Result(NamedTuple):
-    """The result for one group.
-
-    Args:
-        why: A sentence about it; "" without one.
-    """
-
-    group_id: str
-    status: Status
-    why: str = ""
 
 
 def move_in_transit(group_id: str, events: Iterable[AnyEvent]) -> GroupReleased:
@@ -90,7 +74,7 @@ def take_back(move: GroupReleased, source: Ask, target: Ask, log: Log, *, is_los
         pass  # its log shows what it decides
     else:
         if answer.error != NONE:
-            raise _refused("cancel the move of", group_id, answer)
+            raise refused("cancel the move of", group_id, answer)
         if answer.verdict == ADOPTED:
             return Result(group_id, Status.ADOPTED, f"{escape(move.to)} serves the group")
         return Result(group_id, Status.TAKEN_BACK, f"{escape(move.to)} has refused it: {answer.verdict}")
@@ -101,10 +85,10 @@ def take_back(move: GroupReleased, source: Ask, target: Ask, log: Log, *, is_los
         why = f"{escape(move.to)} has the whole group in its log, and may have adopted it: start that coordinator"
         return Result(group_id, Status.REFUSED, why)
     answer = source(TakeBack(**who, evidence=evidence))
-    if answer.error == ErrorCode.INVALID_REQUEST.name:
+    if answer.error == INVALID:
         return Result(group_id, Status.REFUSED, answer.error_message)
     if answer.error != NONE:
-        raise _refused("take back", group_id, answer)
+        raise refused("take back", group_id, answer)
     return Result(group_id, Status.TAKEN_BACK)
 
 
@@ -124,8 +108,3 @@ def _evidence(move: GroupReleased, log: Log, *, is_lost: bool) -> tuple[Evidence
         if isinstance(request, CancelMove) and request.move_id == move.move_id:
             found = Evidence(partition=partition, cancel_offset=offset, parts_before=len(seen), target_is_lost=is_lost)
     return found, parts
-
-
-def _refused(what: str, group_id: str, answer: Any) -> RequestRefused:
-    why = answer.error_message or answer.error
-    return RequestRefused(f"The coordinator did not {what} {escape(group_id)} ({answer.error}: {why}).")

@@ -1,10 +1,10 @@
 """`coordinator move`: groups move with their members to another coordinator on the same brokers."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from coordinator.hashing import shard_of
 from coordinator.outputs import GroupReleased
 from coordinator.requests import ListGroups
 from streaming.administration import taking_back
@@ -17,7 +17,7 @@ from streaming.cli.showing import folded
 from streaming.client.transport import COMMAND_WAIT_S, Transport
 from streaming.config.settings import Settings
 from streaming.errors import NoAnswer, NotFound, RequestRefused
-from streaming.kafka.log_reading import records
+from streaming.kafka.reader import TopicReader
 from streaming.views.text import counted, escape
 
 ANSWER_WAIT_S = 10.0
@@ -50,16 +50,11 @@ def move_groups(
         NoAnswer: A group is in transit, and the other coordinator has not answered.
         UserError: The brokers or the coordinators do not answer.
     """
-    target_settings = settings.model_copy(update={"topic_prefix": to})
-    with (
-        Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer()) as source,
-        Transport(target_settings.kafka_client_arguments(), to, target_settings.signer()) as target,
-    ):
+    with _open(settings) as source, _open(settings.model_copy(update={"topic_prefix": to})) as target:
         names = list(dict.fromkeys(group_ids)) if group_ids is not None else _all_groups(source)
         if not is_dry_run:
             agree(f"Move {counted(len(names), 'group')} from {escape(settings.topic_prefix)} to {escape(to)}?")
-        ask = partial(Transport.ask, timeout_s=ANSWER_WAIT_S, follows=False)
-        mover = Mover(partial(ask, source), partial(ask, target), to)
+        mover = Mover(_ask_of(source), _ask_of(target), to)
         found = mover.check_all(names) if is_dry_run else mover.move_all(names)
         results = collected(found, "Moving the groups", len(names))
     show(results, Status, COLUMNS, output)
@@ -98,23 +93,30 @@ def take_groups_back(
     lost = f" {escape(to)} must not run again, because it may have adopted them." if is_lost else ""
     agree(f"Take {counted(len(moves), 'group')} back from {escape(to)}?{lost}")
     target_settings = settings.model_copy(update={"topic_prefix": to})
-    with _asked(settings) as source, _asked(target_settings) as target:
+    with _open(settings) as source, _open(target_settings) as target:
+        asks = _ask_of(source), _ask_of(target)
         results = [
-            taking_back.take_back(move, source, target, partial(_log, target_settings, move), is_lost=is_lost)
-            for move in moves
+            taking_back.take_back(move, *asks, partial(_log, target_settings, move), is_lost=is_lost) for move in moves
         ]
     show(results, taking_back.Status, COLUMNS, output)
 
 
 def _log(target: Settings, move: GroupReleased, from_ms: int) -> Iterator[tuple[int, int, bytes | None]]:
-    return records(target, target.requests_topic, str(move.group_id), from_ms)
+    """Yield the records of a group's partition of the target's request topic; see `taking_back.Log`."""
+    mine = lambda partitions: {shard_of(str(move.group_id), partitions)}  # noqa: E731
+    with TopicReader(target, [target.requests_topic], "coordinator-move", partitions=mine) as reader:
+        for record in reader.backlog():
+            if record.timestamp >= from_ms:
+                yield record.partition, record.offset, record.value
 
 
-@contextmanager
-def _asked(settings: Settings) -> Iterator[Callable[[Any], Any]]:
-    """Return a function that sends a request to a coordinator, and waits for its response."""
-    with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer()) as transport:
-        yield partial(transport.ask, timeout_s=ANSWER_WAIT_S, follows=False)
+def _open(settings: Settings) -> Transport:
+    return Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer())
+
+
+def _ask_of(transport: Transport) -> Callable[[Any], Any]:
+    """Return a function that sends a request to a transport's own coordinator, and waits for the response."""
+    return partial(transport.ask, timeout_s=ANSWER_WAIT_S, follows=False)
 
 
 def _all_groups(transport: Transport) -> list[str]:

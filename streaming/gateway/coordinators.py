@@ -134,7 +134,7 @@ class Coordinators:
 
     def _opened(self, prefix: str) -> Asking:
         settings = self._settings.model_copy(update={"topic_prefix": prefix})
-        return self._open_asking(settings, self._loop, self.unanswered, self._send_single)
+        return self._open_asking(settings, self._loop, self.unanswered, self.send)
 
     @property
     def shards(self) -> int:
@@ -211,9 +211,6 @@ class Coordinators:
 
     # -- the way of a request ------------------------------------------------------------------------------------------
 
-    def _send_single(self, heartbeat: AnyHeartbeat, told: OnAnswer) -> None:
-        self.send(heartbeat, told)
-
     def _go(self, sent: _Sent, request: Request) -> None:
         prefix = sent.at or self._whereabouts.of(sent.group_id, sent.tries)
         if (asking := self._askings.get(prefix)) is not None:
@@ -229,7 +226,7 @@ class Coordinators:
             self._loop.create_task(self._open(prefix))
 
     def _keep(self, sent: _Sent, record_bytes: int) -> None:
-        if sent.kept_bytes or sent.request_id not in self._sent:
+        if sent.kept_bytes:
             return
         if self._kept_bytes + record_bytes > KEPT_BYTES_MAX:
             sent.request = None

@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 from coordinator.errors import ErrorCode
 from coordinator.move_requests import AdoptGroup, CancelMove
 from coordinator.outputs import ErrorAnswer, GroupMoved, GroupReleased
-from streaming.administration.taking_back import Result, Status, move_in_transit, take_back
+from streaming.administration.moving import Result
+from streaming.administration.taking_back import Status, move_in_transit, take_back
 from streaming.cli.main import app
 from streaming.errors import NoAnswer, NotFound, RequestRefused
 from streaming.wire.peering import Peering
