@@ -5,7 +5,7 @@ The topic has one partition, so all drivers read the same records in the same or
     record  | written by                           | it counts if
     claim   | a driver that has seen no renewal    | its term is the next one, and no record has counted since
             |                                      | the record that it names
-    renewal | the holder, all the time             | its term is the current one or a later one
+    renewal | the holder, all the time             | it is the holder's, or its term is a later one
     release | the holder, after its query stopped  | it is the holder's
 
 A claim is a compare-and-set that the order of the log decides: of several claims after the same record only the first
@@ -97,6 +97,9 @@ class Claims:
             case Kind.CLAIM:
                 return record.term == self.term + 1 and record.after == self.last
             case Kind.RENEWAL:
-                return record.term >= self.term
+                return record.term > self.term or self._is_of_holder(record)
             case Kind.RELEASE:
-                return record.term == self.term and self.is_held_by(record.driver)
+                return self._is_of_holder(record)
+
+    def _is_of_holder(self, record: LeaseRecord) -> bool:
+        return record.term == self.term and self.is_held_by(record.driver)

@@ -83,7 +83,7 @@ class Lease:
     def __init__(self, settings: Settings) -> None:
         self._settings, self._place = settings, TopicPartition(settings.lease_topic, 0)
         self.driver, self._host = uuid.uuid4().hex, socket.gethostname()
-        self._claims = Claims()
+        self._claims, self._term = Claims(), 0
         self.held = threading.Event()
         self.refusal: LeaseLost | None = None
         self.is_standing_by = False
@@ -170,6 +170,7 @@ class Lease:
             return
         self._heard_s = time.monotonic()
         if self._claims.is_held_by(self.driver):
+            self._term = self._claims.term
             self.held.set()
         elif self.held.is_set():
             self.refusal = LeaseLost(
@@ -201,7 +202,7 @@ class Lease:
             self._send(self._record(Kind.RENEWAL))
 
     def _record(self, kind: Kind) -> LeaseRecord:
-        return LeaseRecord(kind=kind, driver=self.driver, host=self._host, term=self._claims.term)
+        return LeaseRecord(kind=kind, driver=self.driver, host=self._host, term=self._term)
 
     def _send(self, record: LeaseRecord) -> None:
         self._sent_s = time.monotonic()

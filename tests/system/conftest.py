@@ -70,6 +70,9 @@ def kill_family(pid: int) -> None:
     psutil.wait_procs(family, timeout=HANG_S)
 
 
+LOG_LINES = 100
+
+
 @dataclass
 class Service:
     """A `coordinator run` in its own process."""
@@ -125,7 +128,10 @@ def start_service(folder: Path, number: int = 0, **settings: object) -> Service:
 
 @pytest.fixture
 def run_service(broker: Broker, tmp_path: Path) -> Iterator[Callable[..., Service]]:
-    """Return a function that starts `coordinator run` on the shared broker, with topics of the given prefix."""
+    """Return a function that starts `coordinator run` on the shared broker, with topics of the given prefix.
+
+    The end of each log is printed, so that pytest shows it with a test that fails.
+    """
     started: list[Service] = []
 
     def run(topic_prefix: str, **settings: object) -> Service:
@@ -140,6 +146,11 @@ def run_service(broker: Broker, tmp_path: Path) -> Iterator[Callable[..., Servic
 
     yield run
     for service in started:
+        print(
+            f"-- {service.log_file.name}, exit code {service.process.poll()}",
+            *service.log.splitlines()[-LOG_LINES:],
+            sep="\n",
+        )
         if service.process.poll() is None:
             service.kill()
 

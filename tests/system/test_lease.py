@@ -13,6 +13,7 @@ from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import Exit
 from streaming.kafka import topics
+from streaming.query.claims import Kind
 from streaming.query.coordinator import Coordinator
 from streaming.query.lease import PATIENCE_S, Lease
 from streaming.query.ownership import objections
@@ -78,6 +79,30 @@ def test_holder_that_was_silent_notices_its_loss_and_another_start_is_allowed(
     assert str(silent.refusal).endswith("start this one again, and it stands by.")
     silent.close()
     assert next_one.refusal is None
+    assert not next_one._closing.wait(2 * PATIENCE_S), "what the former holder writes does not count"
+    assert next_one.refusal is None
+
+
+def test_holder_that_reads_its_loss_when_a_renewal_is_due_ends_alone(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A holder that wakes may read the next driver's claim and send its renewal in one pass: of its own old term."""
+    silent, next_one = make(), make()
+    silent.claim_when_free()
+    assert silent.held.wait(HANG_S)
+    renewals: list[int] = []
+
+    def renew_late() -> None:
+        if silent.refusal is not None:
+            renewals.append((late := silent._record(Kind.RENEWAL)).term)
+            silent._send(late)
+
+    monkeypatch.setattr(silent, "_renew_when_due", renew_late)
+    next_one.claim_when_free()
+    assert next_one.held.wait(HANG_S)
+    wait_until(lambda: renewals)
+    assert next_one.holder is not None
+    assert renewals[0] < next_one.holder.term
     assert not next_one._closing.wait(2 * PATIENCE_S), "what the former holder writes does not count"
     assert next_one.refusal is None
 

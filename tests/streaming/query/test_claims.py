@@ -38,6 +38,11 @@ def test_renewals_of_a_former_holder_count_for_nobody() -> None:
     assert holder(claims) == "bo"
 
 
+def test_renewal_of_the_term_of_another_driver_counts_for_nobody() -> None:
+    claims = read(*HELD, record(Kind.CLAIM, "bo", 2, after=1), record(Kind.RENEWAL, "ana", 2))
+    assert (holder(claims), claims.last) == ("bo", 2)
+
+
 def test_released_lease_has_no_holder_and_is_claimed_after_the_release() -> None:
     claims = read(*HELD, record(Kind.RELEASE, "ana", 1))
     assert holder(claims) is None
