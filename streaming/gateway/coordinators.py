@@ -137,9 +137,10 @@ class Coordinators:
         return self._open_asking(settings, self._loop, self.unanswered, self.send)
 
     @property
-    def shards(self) -> int:
-        """The number of shards of the gateway's own coordinator."""
-        return self._home.shards
+    def homes(self) -> list[Home]:
+        """All shards of the gateway's own coordinator, then those of each other one that groups have reached."""
+        prefixes = [self._whereabouts.home, *sorted(self._whereabouts.reached())]
+        return [Home(prefix, shard) for prefix in prefixes for shard in range(self._askings[prefix].shards)]
 
     def list_topics(self, timeout: float) -> Any:
         """Request all brokers and topics, and wait for the response, as confluent-kafka's `Producer.list_topics`."""
@@ -182,11 +183,13 @@ class Coordinators:
         """Append a request to the log of its group's coordinator. Call `told` with the answer, if one comes.
 
         Args:
-            shard: A shard of the gateway's own coordinator; without it the request goes to the shard of its group.
-            at: The prefix of the one coordinator that the request is for: it does not follow its group.
+            shard: The shard that the request is for; without it the request goes to the shard of its group.
+            at: The prefix of the one coordinator that the request is for: it does not follow its group. A request for a
+                shard is by default for the gateway's own coordinator.
         """
         if shard is not None:
-            self._home.send(request, told, shard)
+            prefix = at or self._whereabouts.home
+            self._askings[prefix].send(self._addressed(request, prefix), told, shard)
             return
         sent = _Sent(next(self._numbers), request.group_id, request.request_id, request, told, at)
         self._sent[sent.request_id] = sent
@@ -214,9 +217,7 @@ class Coordinators:
     def _go(self, sent: _Sent, request: Request) -> None:
         prefix = sent.at or self._whereabouts.of(sent.group_id, sent.tries)
         if (asking := self._askings.get(prefix)) is not None:
-            mailbox = self._mailbox_at(prefix, request.reply_to)
-            addressed = request if mailbox == request.reply_to else structs.replace(request, reply_to=mailbox)
-            self._keep(sent, asking.send(addressed, partial(self._heard, sent, prefix)))
+            self._keep(sent, asking.send(self._addressed(request, prefix), partial(self._heard, sent, prefix)))
             return
         if not self._keep_or_refuse(sent, request):
             return
@@ -273,13 +274,14 @@ class Coordinators:
             if each.request is not None and self._sent.get(each.request_id) is each:
                 self._go(each, each.request)
 
-    def _mailbox_at(self, prefix: str, mailbox: str) -> str:
-        opened = self._mailboxes.get(mailbox)
+    def _addressed(self, request: Request, prefix: str) -> Request:
+        """Return a request with the name that its mailbox has at a coordinator."""
+        opened = self._mailboxes.get(request.reply_to)
         if prefix == self._whereabouts.home or opened is None:
-            return mailbox
+            return request
         if prefix not in opened.elsewhere:
             opened.elsewhere[prefix] = self._askings[prefix].open_inbox(opened.tell)
-        return opened.elsewhere[prefix]
+        return structs.replace(request, reply_to=opened.elsewhere[prefix])
 
     def _heard(self, sent: _Sent, by: str, answer: AnyAnswer, size: int) -> None:
         if self._sent.get(sent.request_id) is not sent:

@@ -8,6 +8,7 @@ from coordinator.consumer_requests import ConsumerGroupHeartbeat, TopicFact
 from coordinator.heartbeats import AnyHeartbeat, Heartbeat
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, LeaveGroupAnswer
 from streaming.gateway.authenticating import Identity
+from streaming.gateway.coordinators import Home
 from streaming.gateway.definitions import ConsumerGroupHeartbeatRequest
 from streaming.gateway.exchanges import SERVED
 from streaming.gateway.exchanges.exchange import Exchange, Preparing, Served, Subscription
@@ -35,8 +36,8 @@ class PortView:
         self._resolved = "", Matches()
 
     @property
-    def shards(self) -> int:
-        return self._shared.asking.shards
+    def homes(self) -> list[Home]:
+        return self._shared.asking.homes
 
     @property
     def has_rules(self) -> bool:

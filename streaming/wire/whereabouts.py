@@ -87,6 +87,10 @@ class Whereabouts:
         """Return whether a redirection has named a coordinator of a group."""
         return group_id in self._places
 
+    def reached(self) -> set[str]:
+        """Return the prefixes of the coordinators that groups have reached, without the configured one."""
+        return {place.to for place in self._places.values() if place.is_reached} - {self.home}
+
     def is_in_transit(self, group_id: str) -> bool:
         """Return whether a redirection has named a coordinator that the group may not have reached."""
         place = self._places.get(group_id)

@@ -136,11 +136,14 @@ _LISTED = ListGroupsResponse.ListedGroup
 
 
 def list_groups(message: Any, asker: Asker, world: GatewayData) -> Exchange:
-    """List the groups of one broker, so that a client that asks all brokers gets each group once."""
+    """List the groups of one broker, so that a client that asks all brokers gets each group once.
+
+    While a group moves, two coordinators may list it. What the later one says counts.
+    """
     states, types = tuple(message.states_filter), tuple(message.types_filter)
     questions = tuple(
-        Question(requests.ListGroups(**asker.fields(), states=states, types=types), shard)
-        for shard in range(world.shards)
+        Question(requests.ListGroups(**asker.fields(), states=states, types=types), home.shard, home.prefix)
+        for home in world.homes
     )
     return Exchange(questions, lambda answers: _listed(answers, message.version, world))
 
@@ -149,11 +152,10 @@ def _listed(answers: Sequence[AnyAnswer], version: int, world: GatewayData) -> A
     said = [expected(answer, ListGroupsAnswer) for answer in answers]
     if error := next((answer.code for answer in said if answer.code), ErrorCode.NONE.number):
         return ListGroupsResponse(version=version, error_code=error)
+    by_name = {g.group_id: g for answer in said for g in answer.groups if world.coordinates(g.group_id)}
     groups = [
         _LISTED(group_id=g.group_id, protocol_type=g.protocol_type, group_state=g.state.value, group_type=g.type)
-        for answer in said
-        for g in answer.groups
-        if world.coordinates(g.group_id)
+        for g in by_name.values()
     ]
     return ListGroupsResponse(version=version, groups=groups)
 

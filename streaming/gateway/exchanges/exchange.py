@@ -15,6 +15,7 @@ from coordinator.errors import ErrorCode
 from coordinator.limits import GROUP_ID_CHARS_MAX, NAME_CHARS_MAX
 from coordinator.outputs import Answer, AnyAnswer
 from coordinator.requests import Action, CheckAccess, Request
+from streaming.gateway.coordinators import Home
 from streaming.kafka.patterns import Matches
 
 A = TypeVar("A", bound=Answer)
@@ -33,8 +34,8 @@ class GatewayData(Protocol):
     """The data that only a gateway has."""
 
     @property
-    def shards(self) -> int:
-        """The number of partitions of the request topic."""
+    def homes(self) -> Sequence[Home]:
+        """All shards of the coordinators that the gateway knows, its own one first."""
 
     @property
     def has_rules(self) -> bool:
@@ -67,7 +68,8 @@ class Question(NamedTuple):
 
     Args:
         shard: Its partition; None for the shard of its group.
-        at: The prefix of the one coordinator that it is for; None for the coordinator of its group.
+        at: The prefix of the one coordinator that it is for; None for the coordinator of its group, or the gateway's
+            own one.
     """
 
     request: Request

@@ -203,6 +203,10 @@ class FakeAsking:
     def home_of(self, group_id: str) -> Home:
         return Home("A", shard_of(group_id, self.shards))
 
+    @property
+    def homes(self) -> list[Home]:
+        return [Home("A", shard) for shard in range(self.shards)]
+
     def forget(self, inbox: str, request_ids: Iterable[str]) -> None:
         for request_id in request_ids:
             self._told.pop(request_id, None)

@@ -9,8 +9,16 @@ import pytest
 
 from coordinator.errors import ErrorCode
 from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer, JoinGroupAnswer, Moved
-from coordinator.requests import DescribeGroup, JoinGroup, OffsetCommit, OffsetToCommit, Request, TxnOffsetCommit
+from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer, JoinGroupAnswer, ListGroupsAnswer, Moved
+from coordinator.requests import (
+    DescribeGroup,
+    JoinGroup,
+    ListGroups,
+    OffsetCommit,
+    OffsetToCommit,
+    Request,
+    TxnOffsetCommit,
+)
 from streaming.errors import NoCoordinator
 from streaming.gateway import coordinators
 from streaming.gateway.coordinators import Coordinators, Home
@@ -261,6 +269,24 @@ def test_a_group_that_was_taken_back_from_a_silent_coordinator_is_found_at_its_s
     world.answer("A")
     world.send()
     assert ([each.code for each in world.answers], len(world.sent("A")), len(world.sent("B"))) == ([0], 3, 1)
+
+
+def test_a_request_for_a_shard_goes_to_the_coordinator_that_it_names_with_a_mailbox_there(world: World) -> None:
+    own = [Home("A", shard) for shard in range(4)]
+    world.send()
+    world.answer("A", to=("B", 7))
+    assert world.gateway.homes == own, "the group may not have reached B"
+    world.answer("B")
+    assert world.gateway.homes == [*own, *(Home("B", shard) for shard in range(4))]
+    answers: list[AnyAnswer] = []
+    for prefix in (None, "B"):
+        request = ListGroups(request_id=prefix or "own", reply_to=world.mailbox, group_id="")
+        world.gateway.send(request, lambda answer, _: answers.append(answer), 3, prefix)
+    for prefix in "AB":
+        request, shard = world.askings[prefix].sent[-1]
+        assert (shard, request.reply_to in world.askings[prefix].inboxes) == (3, True)
+        world.answer(prefix, ListGroupsAnswer, groups=())
+    assert [each.request_id for each in answers] == ["own", "B"]
 
 
 def test_heartbeats_are_gathered_for_the_coordinator_of_their_group(world: World) -> None:

@@ -394,6 +394,6 @@ def test_a_port_coordinates_its_own_groups_and_the_bootstrap_port_all_groups():
     assert [PortView(shared, 1, Identity(())).coordinates(group_id) for group_id in ("g", "x")] == [True, False]
     assert [PortView(shared, None, Identity(())).coordinates(group_id) for group_id in ("g", "x")] == [True, True]
     view = PortView(shared, 1, Identity(()))
-    assert (view.shards, view.has_rules, view.partitions_of("t"), view.partitions_of("u")) == (4, False, 3, None)
+    assert (len(view.homes), view.has_rules, view.partitions_of("t"), view.partitions_of("u")) == (4, False, 3, None)
     shared.settings.access = "rules"
     assert view.has_rules

@@ -1,6 +1,6 @@
 """Messages as a stock client writes and reads them, with kafka-python, and test doubles of a gateway's environment."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from kafka.protocol.api_message import ApiMessage
 from coordinator.consumer_requests import TopicFact
 from coordinator.outputs import AnyAnswer
 from coordinator.requests import Request
+from streaming.gateway.coordinators import Home
 from streaming.gateway.exchanges import SERVED, Exchange
 from streaming.gateway.ids import id_text
 from streaming.gateway.messages import Header, decode, encode, read_header
@@ -101,7 +102,7 @@ class FakeAsker:
 class FakeGateway:
     """A gateway's metadata: t and u have three partitions. It coordinates groups that begin with g, or all groups."""
 
-    shards: int = 1
+    homes: Sequence[Home] = (Home("A", 0),)
     topics: dict[str, int] = field(default_factory=lambda: {"t": 3, "u": 3})
     has_all: bool = False
     has_rules: bool = False
