@@ -7,7 +7,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks.meanings import MEANINGS, Meaning
+from tests.benchmarks.meaning import Meaning
+from tests.benchmarks.meanings import MEANINGS
 
 TABLE_WIDTH_MIN = 150
 LATEST = Path(__file__).with_name("latest.json")

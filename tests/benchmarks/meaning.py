@@ -1,0 +1,11 @@
+"""What the meaning of a figure consists of."""
+
+from typing import NamedTuple
+
+
+class Meaning(NamedTuple):
+    """The meaning of a figure, and the largest or smallest value that meets its goal, if it has a goal."""
+
+    says: str
+    goal_max: float | None = None
+    goal_min: float | None = None
