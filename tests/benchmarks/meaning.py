@@ -1,4 +1,4 @@
-"""What the meaning of a figure consists of."""
+"""The meaning of one figure."""
 
 from typing import NamedTuple
 

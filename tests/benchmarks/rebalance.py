@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 from kafka import KafkaAdminClient
@@ -40,12 +40,24 @@ KAFKA_COOPERATIVE = Variant("kafka_cooperative", Kafkas, "cooperative-sticky")
 
 HEARTBEAT_S = 3.0  # the default, and the longest pause
 SHORT_SESSION_MS, SHORT_HEARTBEAT_MS = 6_000, 2_000
+ALONE = nullcontext()  # no other programs
 
 Times = Mapping[str, Sequence[float]]
 
 
 def measure(options: argparse.Namespace) -> Figures:
     """Measure joins and leaves, deaths, and a storm of joins, on one broker and one running query."""
+    with running() as settings:
+        variants = [OURS, KAFKA, KAFKA_COOPERATIVE] + [OURS_COOPERATIVE] * options.ours_cooperative
+        alive = joins_and_leaves(settings, variants, options.repeats)
+        dead = _deaths(settings, options.kills)
+        storm = rebalance_storm.measure(settings, options.storm_members)
+    return {**compared(alive), **_figures_of_deaths(dead), **storm}
+
+
+@contextmanager
+def running() -> Iterator[Settings]:
+    """Run a broker with the topic, and the coordinator."""
     with (
         bench.broker() as broker,
         tempfile.TemporaryDirectory(prefix="bench-rebalance-", ignore_cleanup_errors=True) as name,
@@ -56,32 +68,39 @@ def measure(options: argparse.Namespace) -> Figures:
             admin.create_topics({TOPIC: wanted}, wait_for_metadata=True)
         say("Starting the coordinator.")
         with bench.coordinator(settings, Path(name)):
-            alive = _joins_and_leaves(settings, options)
-            dead = _deaths(settings, options.kills)
-            storm = rebalance_storm.measure(settings, options.storm_members)
-    return {**_figures(alive), **_figures_of_deaths(dead), **storm}
+            yield settings
 
 
-def _joins_and_leaves(settings: Settings, options: argparse.Namespace) -> Times:
-    """Time a fourth member's joins and leaves, group by group.
+def joins_and_leaves(
+    settings: Settings, variants: Sequence[Variant], repeats: int, beside: AbstractContextManager[object] = ALONE
+) -> Times:
+    """Time a fourth member's joins and leaves, group by group, after a warm-up.
+
+    Args:
+        beside: The block around the measured joins and leaves. It begins after the warm-up.
 
     Returns:
         Seconds by `join_` or `leave_` and the variant's name.
     """
-    variants = [OURS, KAFKA, KAFKA_COOPERATIVE] + [OURS_COOPERATIVE] * options.ours_cooperative
-    times: dict[str, list[float]] = defaultdict(list)
     pauses = random.Random(1)
     with ExitStack() as stack:
         groups = [stack.enter_context(_member_processes(settings, variant, THREE)) for variant in variants]
         say(f"Warming up with {WARM_UP} joins and leaves of each group.")
-        for number in range(-WARM_UP, options.repeats):
-            before_join_s, before_leave_s = pauses.uniform(0, HEARTBEAT_S), pauses.uniform(0, HEARTBEAT_S)
-            for processes in groups:
-                took_s = join(processes, before_join_s), leave(processes, before_leave_s)
-                say(f"{processes.group}: joined in {took_s[0]:.2f} s, left in {took_s[1]:.2f} s.")
-                if number >= 0:
-                    times[f"join_{processes.group.variant.name}"].append(took_s[0])
-                    times[f"leave_{processes.group.variant.name}"].append(took_s[1])
+        _rounds(groups, WARM_UP, pauses)
+        with beside:
+            say(f"Measuring {repeats} joins and leaves of each group.")
+            return _rounds(groups, repeats, pauses)
+
+
+def _rounds(groups: Sequence[MemberProcesses], rounds: int, pauses: random.Random) -> Times:
+    times: dict[str, list[float]] = defaultdict(list)
+    for _ in range(rounds):
+        before_join_s, before_leave_s = pauses.uniform(0, HEARTBEAT_S), pauses.uniform(0, HEARTBEAT_S)
+        for processes in groups:
+            took_s = join(processes, before_join_s), leave(processes, before_leave_s)
+            say(f"{processes.group}: joined in {took_s[0]:.2f} s, left in {took_s[1]:.2f} s.")
+            times[f"join_{processes.group.variant.name}"].append(took_s[0])
+            times[f"leave_{processes.group.variant.name}"].append(took_s[1])
     return times
 
 
@@ -145,7 +164,7 @@ def _die(processes: MemberProcesses, pause_s: float) -> float:
     return took_s
 
 
-def _figures(times: Times) -> Figures:
+def compared(times: Times) -> Figures:
     """Return the times of joins and leaves, and this coordinator's times compared to Kafka's."""
     found: dict[str, float] = {"rebalance_samples": min(map(len, times.values()))}
     for name, took_s in times.items():
