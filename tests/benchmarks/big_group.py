@@ -1,24 +1,29 @@
 """One group of thousands of members: the time from the first join to the last sync, and the core's part of that time.
 
-All members join at the same time, without an id. The round lasts six seconds: the initial delay and one extension.
-Then the leader sends the assignments of all members, and each member requests its assignment. This is measured with
-the core alone, step by step, at several sizes, and then with the real coordinator. In the core, the cost of a member
-must not grow with the number of members. For the core alone it is also measured that all members send a heartbeat,
-leave and expire, each time all together.
+All members join at the same time, each with its own JoinGroup without an id. The round lasts six seconds: the initial
+delay and one extension. Then the leader computes the assignments as our client does, with `range` and two partitions
+for each member, and each member sends its own SyncGroup. The largest group has the 10,000 members that the default and
+the maximum of `group_max_size` allow.
+
+This is measured with the core alone, step by step, at several sizes, and then with the real coordinator. In the core,
+the cost of a member must not grow with the number of members. For the core alone it is also measured that all members
+send a heartbeat, leave and expire, each time all together.
 """
 
 import argparse
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.config import Config
-from coordinator.outputs import AnyAnswer, DescribeGroupAnswer, JoinGroupAnswer, Reply
+from coordinator.outputs import AnyAnswer, DescribeGroupAnswer, JoinedMember, JoinGroupAnswer, Reply
 from coordinator.phases import Phase
-from coordinator.requests import DescribeGroup, LeaveGroup, Leaving, Received, Request
+from coordinator.requests import Assignment, DescribeGroup, LeaveGroup, Leaving, Received, Request
 from coordinator.rosters import Rosters
 from coordinator.shard import Shard
+from streaming.client.plans import make_plan, resolve
 from streaming.config.settings import Settings
 from tests.benchmarks import bench, crowd
 from tests.benchmarks.bench import BenchFailed, say
@@ -28,11 +33,30 @@ from tests.benchmarks.members import SESSION_TIMEOUT_MS, Member
 from tests.coordinator.waking import wake
 
 CONFIG = Config()
-SIZES = (1_000, 5_000)
+SIZES = {1_000: "big_group_1000", 5_000: "big_group_5000", 10_000: "crowd_10000"}  # with the names of their figures
 CORE_SIZES = (1_000, 2_000, 4_000, 5_000)
 ROUNDS = 3
 WARM_UP = (50, 500)  # sizes of the groups that are run first and are not measured
 ROUND_MS_MAX = 60_000
+PARTITIONS_EACH = 2
+(RANGE,) = resolve(["range"])
+
+
+@dataclass
+class Planner(Member):
+    """A member that computes the assignments as our client does if it leads."""
+
+    joined: tuple[JoinedMember, ...] = ()
+
+    def take(self, answer: JoinGroupAnswer) -> None:
+        """Store the member's id, its generation and, for the leader, the members with their subscriptions."""
+        super().take(answer)
+        self.joined = answer.members
+
+    def assignments(self) -> tuple[Assignment, ...]:
+        """Return the leader's assignments, `PARTITIONS_EACH` partitions for each member. A follower has none."""
+        partitions = range(PARTITIONS_EACH * len(self.joined))
+        return tuple(make_plan(RANGE, self.joined, lambda topic: partitions)) if self.joined else ()
 
 
 def measure(options: argparse.Namespace) -> Figures:
@@ -65,10 +89,10 @@ def _storms() -> Figures:
                     took_s = _storm(asker, size)
                 busy_ms = [batch.duration_ms for batch in batches if batch.requests]
                 say(f"{size} members were Stable after {took_s:.2f} s; batches with requests took {busy_ms} ms.")
-                if size in SIZES:
-                    found[f"big_group_{size}_s"] = took_s
-                    found[f"big_group_{size}_batch_max_ms"] = max(batch.duration_ms for batch in batches)
-                    found[f"big_group_{size}_batches"] = len(busy_ms)
+                if figure := SIZES.get(size):
+                    found[f"{figure}_s"] = took_s
+                    found[f"{figure}_batch_max_ms"] = max(batch.duration_ms for batch in batches)
+                    found[f"{figure}_batches"] = len(busy_ms)
     return found
 
 
@@ -86,8 +110,8 @@ def _storm(asker: Crowd, size: int) -> float:
     return took_s
 
 
-def _members(size: int) -> list[Member]:
-    return [Member(f"big-{size}", number) for number in range(size)]
+def _members(size: int) -> list[Planner]:
+    return [Planner(f"big-{size}", number) for number in range(size)]
 
 
 # -- the core alone ----------------------------------------------------------------------------------------------------

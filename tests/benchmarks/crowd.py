@@ -92,6 +92,7 @@ class Crowd:
             return msgspec.structs.replace(request, session_timeout_ms=session_timeout_ms)
 
         joined = self.ask(*((lambda request_id, m=m: join(m, request_id)) for m in members))
+        check_no_errors(joined)
         for member, answer in zip(members, joined, strict=True):
             assert isinstance(answer, JoinGroupAnswer), f"the response to a join is {answer}"
             member.take(answer)

@@ -60,14 +60,17 @@ class Member:
         self.leads = tuple(m.member_id for m in answer.members)
 
     def sync_group(self, request_id: str) -> Request:
-        """Return the SyncGroup request. A leader's request has an assignment of one partition for each member."""
-        assignments = tuple(Assignment(member_id, _assignment(i)) for i, member_id in enumerate(self.leads))
+        """Return the SyncGroup request. A leader's request has an assignment for each member."""
         return SyncGroup(
             **self._header(request_id),
             generation_id=self.generation_id,
             member_id=self.member_id,
-            assignments=assignments,
+            assignments=self.assignments(),
         )
+
+    def assignments(self) -> tuple[Assignment, ...]:
+        """Return the leader's assignments, one partition for each member. A follower has none."""
+        return tuple(Assignment(member_id, _assignment(i)) for i, member_id in enumerate(self.leads))
 
     def heartbeat(self, request_id: str) -> Request:
         return Heartbeat(**self._header(request_id), generation_id=self.generation_id, member_id=self.member_id)
