@@ -74,6 +74,7 @@ def _heartbeats(gateway: str, kafka: str, process_id: int, options: argparse.Nam
             seconds = options.seconds / 2
             found["gateway_heartbeats_per_core_s"] = answered.rush_per_s * seconds / max(0.01, usage.cpu_s("gateway"))
             found["gateway_rss_mb_max"] = usage.memory_mb_max
+    found["gateway_heartbeats_ratio"] = found["gateway_heartbeats_per_s"] / found["gateway_kafka_heartbeats_per_s"]
     return found
 
 

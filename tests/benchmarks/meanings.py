@@ -259,6 +259,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "gateway_kafka_reply_p99_ms": Meaning("... 99 of 100, ms"),
     "gateway_kafka_heartbeats_per_s": Meaning("heartbeats that Kafka's own coordinator then answers a second"),
     "gateway_kafka_heartbeat_errors": Meaning("... with an error", 0),
+    "gateway_heartbeats_ratio": Meaning("heartbeats a second: ours through one gateway to Kafka's own", goal_min=1.0),
     # under load
     "reply_33k_p50_ms": Meaning("due time to response under load, median, ms", 700),
     "reply_33k_p99_ms": Meaning("due time to response under load, 99 of 100, ms", 1300),
