@@ -90,13 +90,13 @@ MEANINGS: Mapping[str, Meaning] = {
     "policy_try_rebalances_model": Meaning("... in the model, under the recorded policies: none"),
     "policy_try_rebalances_succession": Meaning("... in the model, under succession"),
     # an idle coordinator
-    "reply_rest_p50_ms": Meaning("request to response, idle coordinator, median, ms", 170),
-    "reply_rest_p99_ms": Meaning("request to response, idle coordinator, 99 of 100, ms", 400),
+    "reply_rest_p50_ms": Meaning("request to response, idle coordinator, median, ms", 110),
+    "reply_rest_p99_ms": Meaning("request to response, idle coordinator, 99 of 100, ms", 180),
     "stateless_p50_ms": Meaning("the same through a stateless Spark query, median, ms"),
     "stateless_p99_ms": Meaning("the same through a stateless Spark query, 99 of 100, ms"),
-    "reply_rest_ratio": Meaning("coordinator's time to the stateless query's, medians", 1.6),
+    "reply_rest_ratio": Meaning("coordinator's time to the stateless query's, medians", 1.45),
     "reply_rest_samples": Meaning("measured requests of each query"),
-    "idle_cpu_percent": Meaning("the coordinator's use of a core without requests"),
+    "idle_cpu_percent": Meaning("the coordinator's use of a core without requests, with one silent member", 1),
     "stateless_idle_cpu_percent": Meaning("the stateless query's use of a core without requests"),
     # 1,000 members at rest in 100 groups, a heartbeat of each every 3 s
     "at_rest_1000_cores": Meaning("cores of the coordinator, members of our client", 0.15),
@@ -123,17 +123,17 @@ MEANINGS: Mapping[str, Meaning] = {
         f"silent_{size}_{shards}_added_ms": Meaning(f"... time that {size} silent groups add to {says}, ms", goal_max)
         for size in ("1k", "10k", "100k")
         for shards, says, goal_max in (
-            ("one", "a batch that touches one shard", 60 if size == "100k" else None),
+            ("one", "a batch that touches one shard", 20 if size == "100k" else None),
             ("all", "a batch that touches all shards", None),
         )
     },
-    "silent_100k_added_ms": Meaning("time that 100,000 silent groups add to a batch that touches all shards, ms", 400),
+    "silent_100k_added_ms": Meaning("time that 100,000 silent groups add to a batch that touches all shards, ms", 150),
     "silent_others_cpu_percent": Meaning("others' use of a core in the meantime, this client's too"),
     # a coordinator with little work
     **{
         f"idle_{groups}_{name}": Meaning(f"{says}, {where}", goal_max if name == "cpu_percent" else None)
         for groups, where, goal_max in (
-            ("no_group", "without any group", 5),
+            ("no_group", "without any group", 1),
             ("100_groups", "100 stable groups of 10 members, session timeouts of 45 s, heartbeats every 3 s", None),
         )
         for name, says in {
@@ -146,7 +146,7 @@ MEANINGS: Mapping[str, Meaning] = {
     },
     "idle_100_groups_errors": Meaning("heartbeats with an error or without a response", 0),
     # killed and started again
-    "recovery_s": Meaning("kill -9 and an immediate start to the response to a waiting request, median, s", 12),
+    "recovery_s": Meaning("kill -9 and an immediate start to the response to a waiting request, median, s", 6),
     "recovery_longest_s": Meaning("... the longest, s"),
     "recovery_imports_and_checks_s": Meaning("... until Spark is started, median, s"),
     "recovery_spark_s": Meaning("... from there until the query is started, median, s"),
@@ -234,10 +234,10 @@ MEANINGS: Mapping[str, Meaning] = {
     # the gateway: relayed requests, rebalances of stock clients, heartbeats over plain sockets
     "gateway_produce_direct_mb_s": Meaning("librdkafka's records of 1 KB to a broker, MB/s"),
     "gateway_produce_gateway_mb_s": Meaning("the same through the gateway, MB/s"),
-    "gateway_produce_ratio": Meaning("... to the direct connection, medians", goal_min=0.9),
+    "gateway_produce_ratio": Meaning("... to the direct connection, medians", goal_min=0.95),
     "gateway_fetch_direct_mb_s": Meaning("librdkafka's records of 1 KB from a broker, MB/s"),
     "gateway_fetch_gateway_mb_s": Meaning("the same through the gateway, MB/s"),
-    "gateway_fetch_ratio": Meaning("... to the direct connection, medians", goal_min=0.9),
+    "gateway_fetch_ratio": Meaning("... to the direct connection, medians", goal_min=0.95),
     **{
         f"gateway_{what}_{whose}{way}_p50_s": Meaning(
             f"a fourth librdkafka member's {what}, {strategy}, {at}, median, s"
@@ -246,10 +246,10 @@ MEANINGS: Mapping[str, Meaning] = {
         for what in ("join", "leave")
         for whose, at in (("gateway", "through the gateway"), ("kafka", "Kafka's own coordinator"))
     },
-    "gateway_rebalance_ratio": Meaning("joins and leaves, range: through the gateway to Kafka's own", 1.0),
-    "gateway_rebalance_cooperative_ratio": Meaning("the same with cooperative-sticky", 1.0),
+    "gateway_rebalance_ratio": Meaning("joins and leaves, range: through the gateway to Kafka's own", 0.3),
+    "gateway_rebalance_cooperative_ratio": Meaning("the same with cooperative-sticky", 0.3),
     "gateway_connections": Meaning("connections, each of the only member of a group"),
-    "gateway_reply_p50_ms": Meaning("their heartbeats every 3 s to the response, none delayed, median, ms"),
+    "gateway_reply_p50_ms": Meaning("their heartbeats every 3 s to the response, none delayed, median, ms", 150),
     "gateway_reply_p99_ms": Meaning("... 99 of 100, ms"),
     "gateway_heartbeats_per_s": Meaning("heartbeats answered a second when all members send as fast as they can"),
     "gateway_heartbeats_per_core_s": Meaning("... for each second of a core that the gateway uses"),
@@ -261,8 +261,8 @@ MEANINGS: Mapping[str, Meaning] = {
     "gateway_kafka_heartbeat_errors": Meaning("... with an error", 0),
     "gateway_heartbeats_ratio": Meaning("heartbeats a second: ours through one gateway to Kafka's own", goal_min=1.0),
     # under load
-    "reply_33k_p50_ms": Meaning("due time to response under load, median, ms", 700),
-    "reply_33k_p99_ms": Meaning("due time to response under load, 99 of 100, ms", 1300),
+    "reply_33k_p50_ms": Meaning("due time to response under load, median, ms", 600),
+    "reply_33k_p99_ms": Meaning("due time to response under load, 99 of 100, ms", 1100),
     "reply_33k_max_ms": Meaning("due time to response under load, longest, ms"),
     "heartbeats_per_s": Meaning("responses a second, over the length of the run, counted from its first response"),
     "heartbeats_answered": Meaning("responses from the end of the warm-up to the last one"),
@@ -285,7 +285,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "load_generator_cpu_percent": Meaning("the load generator's use of a core under load"),
     "others_cpu_percent": Meaning("others' use of a core under load: near 0, or the figures are disturbed"),
     # the most heartbeats that ours and Kafka's own coordinator answer, one outstanding heartbeat for each member
-    "heartbeats_ratio": Meaning("heartbeats a second: ours to Kafka's own coordinator, same cores", goal_min=1.0),
+    "heartbeats_ratio": Meaning("heartbeats a second: ours to Kafka's own coordinator, same cores", goal_min=1.5),
     "heartbeats_ours_max_per_s": Meaning("heartbeats a second that ours answers, over the length of the run"),
     "heartbeats_kafka_max_per_s": Meaning("heartbeats a second that Kafka's own answers, over 200 connections"),
     **{
