@@ -35,14 +35,14 @@ REBALANCES: Mapping[str, Meaning] = {
     "storm_members": Meaning("members that joined together"),
     # the same joins and leaves, range, beside busy processes
     **{
-        f"contended_{what}_{figure}": Meaning(f"a fourth member {what}s beside busy processes, {says}", goal)
+        f"contended_{what}_{figure}": Meaning(says, goal)
         for what, goal_ratio in (("join", 0.6), ("leave", 0.5))
         for figure, says, goal in (
-            ("ours_p50_s", "median, s", None),
-            ("ours_p99_s", "99 of 100, the longest of fewer than 100, s", None),
-            ("kafka_p50_s", "Kafka's coordinator and librdkafka, median, s", None),
-            ("kafka_p99_s", "Kafka's coordinator and librdkafka, 99 of 100, the longest of fewer than 100, s", None),
-            ("ratio", "ours to Kafka's, medians", goal_ratio),
+            ("ours_p50_s", f"a fourth member's {what} beside busy processes, median, s", None),
+            ("ours_p99_s", "... 99 of 100, the longest of fewer than 100, s", None),
+            ("kafka_p50_s", "the same with Kafka's coordinator and librdkafka, median, s", None),
+            ("kafka_p99_s", "... 99 of 100, the longest of fewer than 100, s", None),
+            ("ratio", "... ours to Kafka's, medians", goal_ratio),
         )
     },
     "contended_rebalance_samples": Meaning("... joins of each, and the same number of leaves"),
