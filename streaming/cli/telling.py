@@ -7,12 +7,14 @@ from coordinator.outputs import RebalanceCompleted
 from streaming.cli.output import MISSING, Column, Output, OutputFormat, to_cell
 from streaming.cli.showing import folded, remembered
 from streaming.cli.times import moment
+from streaming.config.peers import PEERS_MAX
 from streaming.config.settings import Settings
-from streaming.errors import Exit, NotFound, UserError
+from streaming.errors import Exit, NoCoordinator, NotFound, UserError
 from streaming.logs import tell
 from streaming.moments import unix_ms
 from streaming.views import GroupView, Views, answers
 from streaming.views.causes import cause_of, is_further_round
+from streaming.views.lives import Life, joined, named_by
 from streaming.views.owners import Span, spans_of_owners
 from streaming.views.policy_advice import count_in_words, seat_count
 from streaming.views.rebalance_words import began_after, phases
@@ -122,12 +124,34 @@ def _inferred(row: RebalanceRow, completed: RebalanceCompleted | None) -> Iterat
         yield f"plan {duration(completed.syncs_ms)}"
 
 
+def whole(settings: Settings, group_id: str) -> Life:
+    """Read the history of a group at a coordinator, and at each other one that its moves name.
+
+    Raises:
+        NotFound: The group does not exist and has no history at the configured coordinator.
+    """
+    views = folded(settings, [group_id])
+    found = {settings.topic_prefix: Life(views, remembered(views, group_id))}
+    named = named_by(found[settings.topic_prefix].group)
+    while named and len(found) <= PEERS_MAX:
+        if (prefix := named.pop(0)) in found:
+            continue
+        try:
+            views = folded(settings.model_copy(update={"topic_prefix": prefix}), [group_id])
+        except NoCoordinator as error:
+            tell(f"The history of {escape(group_id)} at {escape(prefix)} is left out. {error}")
+            continue
+        if (group := views.groups.get(group_id)) is not None:
+            found[prefix] = Life(views, group)
+            named += named_by(group)
+    return joined(list(found.values()))
+
+
 def timeline(
     settings: Settings, group_id: str, since_ms: int | None, until_ms: int | None, limit: int | None, output: Output
 ) -> None:
     """Show a group's history, the oldest event first. With a limit, show only the last events."""
-    views = folded(settings, [group_id])
-    show_timeline(answers.timeline(views, remembered(views, group_id), since_ms, until_ms), limit, output)
+    show_timeline(answers.timeline(*whole(settings, group_id), since_ms, until_ms), limit, output)
 
 
 def show_timeline(told: Timeline, limit: int | None, output: Output) -> None:
@@ -146,8 +170,7 @@ def show_timeline(told: Timeline, limit: int | None, output: Output) -> None:
 
 def why(settings: Settings, group_id: str, at_ms: int | None, output: Output) -> None:
     """Show why a group last rebalanced, or last before a moment: the cause, the member, and advice."""
-    views = folded(settings, [group_id])
-    show_why(views, remembered(views, group_id), at_ms, output, unix_ms())
+    show_why(*whole(settings, group_id), at_ms, output, unix_ms())
 
 
 def show_why(views: Views, group: GroupView, at_ms: int | None, output: Output, now_ms: int | None = None) -> None:
@@ -182,9 +205,8 @@ def read_place(text: str) -> tuple[str, int]:
 def owner(settings: Settings, group_id: str, place: str, at_ms: int | None, output: Output) -> None:
     """Show the owner of a partition at a moment; the present owner by default."""
     topic, partition = read_place(place)
-    views = folded(settings, [group_id])
-    now = unix_ms()
-    show_owner(views, remembered(views, group_id), topic, partition, now if at_ms is None else at_ms, now, output)
+    life, now = whole(settings, group_id), unix_ms()
+    show_owner(*life, topic, partition, now if at_ms is None else at_ms, now, output)
 
 
 def show_owner(

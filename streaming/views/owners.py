@@ -16,6 +16,7 @@ from coordinator.outputs import (
     GroupArrived,
     GroupDeleted,
     GroupMoved,
+    GroupReleased,
     MemberBack,
     MemberExpired,
     MemberFenced,
@@ -129,6 +130,8 @@ class _Walk:
         self._came_ms: dict[str, int] = {}
         self._gone: dict[str, tuple[int, str, int | None]] = {}
         self._fences: dict[str, MemberFenced] = {}
+        self._left: GroupReleased | None = None
+        self._owned_then: dict[PartitionKey, Span] = {}
         self._arrived_ms: int | None = None
 
     def walk(self) -> dict[PartitionKey, list[Span]]:
@@ -154,10 +157,12 @@ class _Walk:
                     self._take_seat(event)
                 case GroupDeleted():
                     self._close_all(event.at_ms, "group deleted")
+                case GroupReleased():
+                    self._left, self._owned_then = event, dict(self._open)
                 case GroupMoved():
                     self._close_all(event.at_ms, f"group moved to {escape(event.to)}")
                 case GroupArrived():
-                    self._arrived_ms = event.at_ms
+                    self._arrive(event)
         self._add_what_never_moved()
         return self._spans
 
@@ -192,6 +197,15 @@ class _Walk:
     def _close_all(self, at_ms: int, because: str) -> None:
         for place in list(self._open):
             self._close(place, at_ms, because)
+
+    def _arrive(self, event: GroupArrived) -> None:
+        """Continue with the owners at the release, if its event is the one of this move."""
+        self._arrived_ms = event.at_ms
+        if self._left is None or self._left.move_id != event.move_id:
+            return
+        self._close_all(event.at_ms, f"group moved to {escape(self._left.to)}")
+        for place, span in self._owned_then.items():
+            self._begin(place, span.member_id, event.at_ms, span.generation_id)
 
     def _let_go(self, event: MemberLeft | MemberExpired | MemberGone | MemberFenced, because: str) -> None:
         self._who[event.member_id] = event.client_id, event.client_host

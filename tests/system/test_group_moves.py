@@ -185,6 +185,13 @@ def verified(settings: Settings) -> str:
     return str(CliRunner().invoke(app, ["verify", *flags]).output)
 
 
+def history(settings: Settings, group_id: str) -> list[dict[str, Any]]:
+    """Return the events that `coordinator groups timeline` shows."""
+    flags = ("-b", str(settings.bootstrap_servers), "--topic-prefix", settings.topic_prefix, "-o", "json")
+    done = CliRunner().invoke(app, ["groups", "timeline", group_id, *flags])
+    return list(json.loads(done.stdout)["events"])
+
+
 def check_that_a_group_is_taken_back(a: Settings, target: Service, gateway: Gateway) -> None:
     """Stop the target, release a group to it, and take the group back. Its member keeps its partitions.
 
@@ -245,6 +252,8 @@ def test_groups_move_there_and_back_and_their_clients_notice_nothing(pair: tuple
             at_a = [each["event"] for each in Reader(a, group).events()]
             away = at_a.index("group_released")
             assert at_a[away : away + 3] == ["group_released", "group_moved", "group_arrived"], at_a
+            assert len(history(a, group)) == len(at_a) + len(at_b)
+            assert history(a, group) == history(b, group)
         check_that_a_group_is_taken_back(a, pair[1], gateway)
     for settings in (a, b):
         assert "Nothing found" in verified(settings)
