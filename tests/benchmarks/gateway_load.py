@@ -51,7 +51,7 @@ class Member(asyncio.Protocol):
         self._buffer = bytearray()
         self._sent_s: list[float] = []
         self._answer: asyncio.Future[bytes] | None = None
-        self._who: dict[str, Any] = {}
+        self.who: dict[str, Any] = {}
         self._beat = b""
         self.took_s: list[float] = []
         self.errors = 0
@@ -63,7 +63,7 @@ class Member(asyncio.Protocol):
         host, port = servers.rsplit(":", 1)
         _, member = await asyncio.get_running_loop().create_connection(cls, host, int(port))
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
-        joined = await member._call(
+        joined = await member.call(
             JoinGroupRequest(
                 version=3,
                 group_id=group_id,
@@ -75,8 +75,8 @@ class Member(asyncio.Protocol):
             )
         )
         who = {"group_id": group_id, "generation_id": joined.generation_id, "member_id": joined.member_id}
-        await member._call(SyncGroupRequest(version=2, assignments=[], **who))
-        member._who = who
+        await member.call(SyncGroupRequest(version=2, assignments=[], **who))
+        member.who = who
         member.repeat(lambda who: HeartbeatRequest(version=3, **who))
         return member
 
@@ -88,9 +88,10 @@ class Member(asyncio.Protocol):
     def repeat(self, request: Callable[[dict[str, Any]], Any]) -> None:
         """Set the request that `beat` sends: a function of the fields group_id, generation_id and member_id. Its
         response ends with its only error code."""
-        self._beat = _framed(request(self._who))
+        self._beat = _framed(request(self.who))
 
-    async def _call(self, message: Any) -> Any:
+    async def call(self, message: Any) -> Any:
+        """Send a request, and return its response. No beat may be without a response."""
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(_framed(message))
         frame, self._answer = await self._answer, None

@@ -115,6 +115,14 @@ MEANINGS: Mapping[str, Meaning] = {
     "commits_per_s_pipelined": Meaning("commits a second of a client that does not wait, gateway", goal_min=5_000),
     "commits_per_s_pipelined_kafka": Meaning("... with Kafka's own coordinator"),
     "commits_loop_batches_ratio": Meaning("batches for a commit of each of ten members in a loop, to one member", 1.1),
+    # groups that move to another coordinator and back
+    "move_groups": Meaning("groups that move to another coordinator and back, whose members commit through a gateway"),
+    "move_s": Meaning("... the longer of both ways, s"),
+    "move_pause_p50_s": Meaning("... the longest wait for a response meanwhile, median of the groups, s"),
+    "move_pause_p99_s": Meaning("... 99 of 100, s", 1.5),
+    "move_rest_p99_s": Meaning("... 99 of 100 before the moves, s"),
+    "move_rebalances": Meaning("... rebalances", 0),
+    "move_commits_lost": Meaning("... acknowledged commits that were lost", 0),
     # growth: groups that send no requests
     "silent_bytes_per_group": Meaning("state of a silent group, bytes"),
     "silent_0_one_ms": Meaning("a batch that touches one shard of 16, without silent groups, median, ms"),
