@@ -35,6 +35,7 @@ from streaming.cli.options import (
     TopicPrefix,
 )
 from streaming.cli.policy import app as policy
+from streaming.cli.sizing import size
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
 from streaming.logs import FORMAT_VARIABLE, LogFormat, fit_for_a_terminal, set_up, tell, tell_failure
@@ -57,6 +58,7 @@ app.add_typer(offsets)
 app.add_typer(policy)
 app.command()(export)
 app.command()(move)
+app.command()(size)
 
 
 def main() -> None:

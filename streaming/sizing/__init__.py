@@ -1,0 +1,25 @@
+"""The size of a coordinator for a load: formulas over a table of measured costs.
+
+`load`, `costs`, `batches`, `plan` and `lines` are pure; `table` reads and writes the file with the costs.
+"""
+
+from streaming.sizing.batches import Batches
+from streaming.sizing.costs import COSTS, Costs, Figure
+from streaming.sizing.lines import LINES, Size, Sizes, sizes
+from streaming.sizing.load import Load
+from streaming.sizing.table import BadCosts, read_costs, shipped_costs
+
+__all__ = [
+    "COSTS",
+    "LINES",
+    "BadCosts",
+    "Batches",
+    "Costs",
+    "Figure",
+    "Load",
+    "Size",
+    "Sizes",
+    "read_costs",
+    "shipped_costs",
+    "sizes",
+]

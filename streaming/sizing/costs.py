@@ -1,0 +1,97 @@
+"""The costs from which the size of a coordinator is computed.
+
+`COSTS` defines the names, units and meanings. Their values are figures that were measured: `table` reads them. A cost
+that nobody has measured has no value, and what depends on it is not computed.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+POSITIVE = 1e-3
+"""The smallest value of a cost by which a formula divides."""
+
+VALUE_MAX = 1e9
+"""The largest value of a cost: far beyond any, in its unit."""
+
+
+class Cost(NamedTuple):
+    """The meaning of a cost.
+
+    Args:
+        benchmark: The benchmark that measures the cost: `make bench BENCH=benchmark`.
+        value_min: The smallest value. A formula divides by a cost whose smallest value is not 0.
+    """
+
+    unit: str
+    benchmark: str
+    says: str
+    value_min: float = 0
+
+
+COSTS: Mapping[str, Cost] = {
+    # a batch
+    "batch_ms": Cost("ms", "costs", "request to response at rest, half of them; so a batch that touches one shard", POSITIVE),
+    "response_spread_ms": Cost("ms", "costs", "request to response at rest: 99 of 100, less half of them"),
+    "batch_core_ms": Cost("core-ms", "costs", "processor time of a batch that touches one shard"),
+    "shard_core_ms": Cost("core-ms", "costs", "processor time of each further shard that a batch touches"),
+    "state_core_ms_per_mb": Cost("core-ms/MB", "costs", "handing the state of touched shards to Python and back"),
+    "idle_cores": Cost("cores", "costs", "use of a core without requests"),
+    # a request
+    "heartbeat_core_us": Cost("core-us", "costs", "processor time of a heartbeat, JVM and Python worker"),
+    "commit_core_us": Cost("core-us", "costs", "processor time of a commit of one offset"),
+    "rejoin_core_us": Cost("core-us", "costs", "processor time of a member's JoinGroup and SyncGroup"),
+    # bytes of the state, and on the brokers
+    "state_bytes_per_group": Cost("bytes", "costs", "state of a Stable group, without its members"),
+    "state_bytes_per_member": Cost("bytes", "costs", "state of a member of a Stable group"),
+    "state_bytes_per_offset": Cost("bytes", "costs", "state of a committed offset"),
+    "heartbeat_bytes": Cost("bytes", "costs", "keys and values of a heartbeat and its response"),
+    "commit_bytes": Cost("bytes", "costs", "keys and values of a commit, its response and the records of the group"),
+    "rejoin_bytes": Cost("bytes", "costs", "the same for a member that joins and syncs, in a group of 10"),
+    # memory and files
+    "memory_base_mb": Cost("MB", "costs", "memory of driver, JVM and Python workers, without state"),
+    "memory_mb_per_state_mb": Cost("MB/MB", "costs", "memory of driver, JVM and Python workers for the state"),
+    "checkpoint_mb_per_state_mb": Cost("MB/MB", "steady", "files of the checkpoint for the state, while all members send"),
+    # the largest that was measured
+    "cores_measured": Cost("cores", "costs", "cores of the machine that was measured"),
+    "shard_state_mb_max": Cost("MB", "silent", "state of the largest shard that was measured", POSITIVE),
+    "core_requests_per_s": Cost("1/s", "scaling", "heartbeats that a coordinator on one core answers a second", POSITIVE),
+    "query_requests_per_s": Cost("1/s", "capacity", "heartbeats that one query answers a second, the most measured", POSITIVE),
+    # the gateway
+    "gateway_core_heartbeats_per_s": Cost("1/s", "gateway", "heartbeats a second for each core of a gateway", POSITIVE),
+    "gateway_mb_per_connection": Cost("MB", "gateway", "memory of a gateway for each connection"),
+}
+
+
+class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The value of a cost, and the measured figure that it is or that it follows from."""
+
+    value: float
+    figure: str
+
+
+class CostMissing(LookupError):
+    """A formula needs a cost that has no value. `args[0]` is its name."""
+
+
+class Costs:
+    """The values of costs by name. `used` has the names of those that were read, in the order of the first reading."""
+
+    def __init__(self, table: Mapping[str, Figure]) -> None:
+        self._table = table
+        self.used: dict[str, Figure] = {}
+
+    def __getitem__(self, name: str) -> float:
+        """Return the value of a cost.
+
+        Raises:
+            CostMissing: The cost has no value.
+        """
+        if name not in self._table:
+            raise CostMissing(name)
+        return self.used.setdefault(name, self._table[name]).value
+
+    def total(self, amounts: Mapping[str, float]) -> float:
+        """Return the sum of these costs times their amounts. A cost whose amount is 0 needs no value."""
+        return sum(amount * self[name] for name, amount in amounts.items() if amount)
