@@ -40,15 +40,19 @@ class Used(NamedTuple):
     figure: Figure
 
 
-LINES = (
-    Column("WHAT", lambda size: size.line),
-    Column("EACH", lambda size: _number(size.each), is_number=True),
-    Column("TOTAL", lambda size: _number(size.total), is_number=True),
-    Column("UNIT", lambda size: size.unit or None),
-    Column("NOTE", lambda size: size.note or None, is_optional=True),
-    Column("COSTS", lambda size: " ".join(size.costs) or None, is_wide=True),
-    Column("FORMULA", lambda size: size.formula, is_wide=True),
-)
+def columns(form: OutputFormat) -> tuple[Column, ...]:
+    """Return the columns of the lines. CSV has plain numbers."""
+    number = _plain if form is OutputFormat.csv else _number
+    return (
+        Column("WHAT", lambda size: size.line),
+        Column("EACH", lambda size: number(size.each), is_number=True),
+        Column("TOTAL", lambda size: number(size.total), is_number=True),
+        Column("UNIT", lambda size: size.unit or None),
+        Column("NOTE", lambda size: size.note or None, is_optional=True),
+        Column("COSTS", lambda size: " ".join(size.costs) or None, is_wide=True),
+        Column("FORMULA", lambda size: size.formula, is_wide=True),
+    )
+
 
 USED = (
     Column("COST", lambda used: used.name),
@@ -100,7 +104,7 @@ def show_sizes(load: Load, found: Sizes, output: Output) -> None:
     if output.form is OutputFormat.json:
         output.answer(_in_json(load, found))
         return
-    output.rows(LINES, found.lines)
+    output.rows(columns(output.form), found.lines)
     if output.form is not OutputFormat.csv:
         output.line()
         output.rows(USED, [Used(name, figure) for name, figure in found.costs.items()])
@@ -111,7 +115,12 @@ def _in_json(load: Load, found: Sizes) -> dict[str, Any]:
 
 
 def _number(value: float | None) -> str | None:
-    """Return a value with three digits or more, for people."""
+    """Return a value with three digits or more and separators, for people."""
     if value is None:
         return None
     return f"{value:,.0f}" if value >= 100 or float(value).is_integer() else f"{value:.3g}"
+
+
+def _plain(value: float | None) -> str | None:
+    """Return a value without separators, for programs."""
+    return None if value is None else f"{value:.15g}"

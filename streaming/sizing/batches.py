@@ -74,7 +74,8 @@ class Batches:
     def shards_touched(self) -> float:
         """Return the shards that a batch touches on average, if its requests are those of `batch_ms`, and one more."""
         requests = 1 + self.load.requests_per_s * self.costs["batch_ms"] / 1_000
-        return self.shards * (1 - (1 - 1 / self.shards) ** requests)
+        untouched: float = (1 - 1 / self.shards) ** requests
+        return self.shards * (1 - untouched)
 
     def _pause_ms(self) -> float:
         """Return the time from the end of a batch to the next request, if requests arrive at random."""

@@ -32,7 +32,9 @@ class Cost(NamedTuple):
 
 COSTS: Mapping[str, Cost] = {
     # a batch
-    "batch_ms": Cost("ms", "costs", "request to response at rest, half of them; so a batch that touches one shard", POSITIVE),
+    "batch_ms": Cost(
+        "ms", "costs", "request to response at rest, half of them; so a batch that touches one shard", POSITIVE
+    ),
     "response_spread_ms": Cost("ms", "costs", "request to response at rest: 99 of 100, less half of them"),
     "batch_core_ms": Cost("core-ms", "costs", "processor time of a batch that touches one shard"),
     "shard_core_ms": Cost("core-ms", "costs", "processor time of each further shard that a batch touches"),
@@ -52,12 +54,18 @@ COSTS: Mapping[str, Cost] = {
     # memory and files
     "memory_base_mb": Cost("MB", "costs", "memory of driver, JVM and Python workers, without state"),
     "memory_mb_per_state_mb": Cost("MB/MB", "costs", "memory of driver, JVM and Python workers for the state"),
-    "checkpoint_mb_per_state_mb": Cost("MB/MB", "steady", "files of the checkpoint for the state, while all members send"),
+    "checkpoint_mb_per_state_mb": Cost(
+        "MB/MB", "steady", "files of the checkpoint for the state, while all members send"
+    ),
     # the largest that was measured
     "cores_measured": Cost("cores", "costs", "cores of the machine that was measured"),
     "shard_state_mb_max": Cost("MB", "silent", "state of the largest shard that was measured", POSITIVE),
-    "core_requests_per_s": Cost("1/s", "scaling", "heartbeats that a coordinator on one core answers a second", POSITIVE),
-    "query_requests_per_s": Cost("1/s", "capacity", "heartbeats that one query answers a second, the most measured", POSITIVE),
+    "core_requests_per_s": Cost(
+        "1/s", "scaling", "heartbeats that a coordinator on one core answers a second", POSITIVE
+    ),
+    "query_requests_per_s": Cost(
+        "1/s", "capacity", "heartbeats that one query answers a second, the most measured", POSITIVE
+    ),
     # the gateway
     "gateway_core_heartbeats_per_s": Cost("1/s", "gateway", "heartbeats a second for each core of a gateway", POSITIVE),
     "gateway_mb_per_connection": Cost("MB", "gateway", "memory of a gateway for each connection"),

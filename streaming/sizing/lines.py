@@ -124,9 +124,7 @@ LINES: Mapping[str, Line] = {
         "MB",
         Scope.summed,
         "base + state x memory for the state: driver, JVM and Python workers together",
-        lambda load, costs: Sized(
-            costs["memory_base_mb"] + _state_mb(load, costs) * costs["memory_mb_per_state_mb"]
-        ),
+        lambda load, costs: Sized(costs["memory_base_mb"] + _state_mb(load, costs) * costs["memory_mb_per_state_mb"]),
     ),
     "state": Line(
         "MB",
@@ -214,6 +212,11 @@ def _size(name: str, load: Load, costs: Costs) -> Size:
     except plan.NoSize as reason:
         note = str(reason)
     else:
-        each = None if line.scope is Scope.total else value
-        total = None if line.scope is Scope.each else value * coordinators
+        each = None if line.scope is Scope.total else _rounded(value)
+        total = None if line.scope is Scope.each else _rounded(value * coordinators)
     return Size(name, each, total, line.unit, note, line.formula, tuple(costs.used))
+
+
+def _rounded(value: float) -> float:
+    """Return a value with six digits: far more than the figures behind it have, and the same on every machine."""
+    return float(f"{value:.6g}")

@@ -8,6 +8,7 @@ from tests.benchmarks import (
     capacity,
     commits,
     contended,
+    costs,
     gateway,
     heartbeats,
     idle,
@@ -24,6 +25,7 @@ from tests.benchmarks import (
     rolling,
     server_assignors,
     silent,
+    sizing,
     takeover,
     together,
     views,
@@ -56,4 +58,6 @@ if __name__ == "__main__":
         gateway.measure,
         heartbeats.measure,
         capacity.measure,
+        costs.measure,
+        sizing.measure,
     )

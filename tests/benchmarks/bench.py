@@ -30,6 +30,7 @@ from tests.benchmarks.figures import Figures
 from tests.tools import missing
 
 ROOT = Path(__file__).parents[2]
+SHIPPED_COSTS = ROOT / "streaming" / "sizing" / "costs.json"
 START_WAIT_S = 180.0
 STOP_WAIT_S = 90.0  # longer than the coordinator waits for its last batch
 
@@ -117,6 +118,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--rolling-java", action="store_true", help="also replace members of Java's consumer")
     parser.add_argument("--ours-cooperative", action="store_true", help="also measure our cooperative groups")
+    parser.add_argument(
+        "--costs", type=Path, default=SHIPPED_COSTS, metavar="FILE", help="the table of costs to write or to check"
+    )
     parser.add_argument("--keep-log", type=Path, metavar="FILE", help="copy the coordinator's log here")
     return parser.parse_args()
 

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -103,6 +104,16 @@ def check_no_errors(answers: Sequence[AnyAnswer]) -> None:
     """Raise BenchFailed if a response has an error."""
     if refused := [answer for answer in answers if answer.code]:
         raise BenchFailed(f"{len(refused)} of {len(answers)} requests were refused, the first one with {refused[0]}")
+
+
+def one_in_each_shard(shards: int) -> list[Member]:
+    """Return the only members of groups, one group in each shard."""
+    found: dict[int, Member] = {}
+    names = (f"orders-{number:05}-alone" for number in count())
+    while len(found) < shards:
+        name = next(names)
+        found.setdefault(shard_of(name, shards), Member(name, 0))
+    return list(found.values())
 
 
 class Batch(NamedTuple):

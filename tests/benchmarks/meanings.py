@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from tests.benchmarks.meaning import Meaning
 from tests.benchmarks.rebalance_meanings import REBALANCES
+from tests.benchmarks.sizing_meanings import SIZING
 
 MEANINGS: Mapping[str, Meaning] = {
     # the core alone
@@ -317,5 +318,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "capacity_seconds": Meaning("length of each run, seconds"),
     "capacity_groups": Meaning("groups in each run"),
     "capacity_members": Meaning("members of each group"),
+    # `coordinator size`
+    **SIZING,
     "cores": Meaning("cores of this machine"),
 }

@@ -11,11 +11,10 @@ import random
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import count, cycle, islice
+from itertools import cycle, islice
 from pathlib import Path
 
 from coordinator.config import Config
-from coordinator.hashing import shard_of
 from coordinator.requests import OffsetCommit, OffsetToCommit, Received
 from coordinator.shard import Shard
 from streaming.config.settings import Settings
@@ -45,7 +44,7 @@ def measure(options: argparse.Namespace) -> Figures:
             roles = {"broker": broker.pid, "coordinator": coordinator.pid}
             with Usage(roles, weighed="coordinator") as usage:
                 usage.begin()
-                took_ms = _took_ms(asker, _one_in_each_shard(settings.request_partitions), Path(name) / "log")
+                took_ms = _took_ms(asker, crowd.one_in_each_shard(settings.request_partitions), Path(name) / "log")
                 usage.end()
     return {
         "silent_bytes_per_group": _bytes_per_group(),
@@ -88,15 +87,6 @@ def _median_ms(asker: Crowd, turns: Sequence[Sequence[Member]], log_file: Path) 
     if len(took_ms) < BATCHES / 2:
         raise BenchFailed(f"only {len(took_ms)} of {BATCHES} batches had {at_once} heartbeats: {batches}")
     return percentile(took_ms, 50)
-
-
-def _one_in_each_shard(shards: int) -> list[Member]:
-    found: dict[int, Member] = {}
-    names = (f"orders-{number:05}" for number in count())
-    while len(found) < shards:
-        name = next(names)
-        found.setdefault(shard_of(name, shards), Member(name, 0))
-    return list(found.values())
 
 
 def _commit(number: int, request_id: str) -> OffsetCommit:

@@ -102,6 +102,8 @@ def family(kind: type[UserError]) -> set[type[UserError]]:
         (["topics", "-b", "127.0.0.1:1"], {}, Exit.FAILED),
         (["run", "--no-such-flag"], {}, Exit.USAGE),
         (["tables", "moves"], {}, Exit.DONE),
+        (["size", "--groups", "10", "--members", "3"], {"COORDINATOR_BOOTSTRAP_SERVERS": "127.0.0.1:1"}, Exit.DONE),
+        (["size", "--groups", "10", "--members", "3", "--costs", "no/such/file"], {}, Exit.NEEDS_A_PERSON),
     ],
 )
 def test_the_process_exits_with_the_code(words: list[str], environment: dict[str, str], code: Exit) -> None:

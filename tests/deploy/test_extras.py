@@ -86,6 +86,7 @@ def test_a_command_without_its_extra_names_the_installation(command: str) -> Non
         "streaming.cli.moving",
         "streaming.cli.request",
         "streaming.cli.showing",
+        "streaming.cli.sizing",
         "streaming.cli.trying",
         "streaming.administration.policies",
         "streaming.kafka.topics",

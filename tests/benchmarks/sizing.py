@@ -1,0 +1,102 @@
+"""The predictions of `coordinator size`, compared with three measured loads of heartbeats.
+
+Each load has its own broker, coordinator and load generator. The predictions are those of the same shards, cores and
+members, from the table of costs: the time from request to response, the coordinator's use of the cores, and the bytes
+of the state. The state is measured in the checkpoint after the coordinator has stopped.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from streaming.config.settings import Settings
+from streaming.sizing.batches import MEDIAN, Batches, state_bytes
+from streaming.sizing.costs import Costs, Figure
+from streaming.sizing.load import Load
+from streaming.sizing.table import read_costs
+from tests.benchmarks import bench, load
+from tests.benchmarks.bench import say
+from tests.benchmarks.figures import Figures
+from tests.benchmarks.loading import follow, load_on, loading
+from tests.benchmarks.members import HEARTBEAT_INTERVAL_S
+from tests.benchmarks.usage import Usage
+
+LOADS: Mapping[str, float] = {"small": 0.03, "medium": 0.3, "large": 1.0}
+"""The parts of the members that send heartbeats."""
+
+
+class Sizing(NamedTuple):
+    """The figures that are predicted and measured."""
+
+    p50_ms: float
+    cores: float
+    state_mb: float
+
+
+def measure(options: argparse.Namespace) -> Figures:
+    """Measure three loads, and compare each with its prediction."""
+    table = read_costs(options.costs)
+    pairs: dict[str, tuple[Sizing, Sizing]] = {}
+    for name, part in LOADS.items():
+        groups = max(1, round(part * options.groups))
+        say(f"The {name} load: {groups} groups of {options.members}.")
+        measured, settings = _measured(groups, options)
+        pairs[name] = predicted(groups, options.members, settings, table), measured
+        say(f"Predicted {pairs[name][0]}, measured {measured}.")
+    return {
+        **worst_ratios(list(pairs.values())),
+        **{
+            f"size_{name}_{what}_{kind}": getattr(sizing, what)
+            for name, pair in pairs.items()
+            for kind, sizing in zip(("predicted", "measured"), pair, strict=True)
+            for what in Sizing._fields
+        },
+    }
+
+
+def worst_ratios(pairs: list[tuple[Sizing, Sizing]]) -> Figures:
+    """Return for each figure the largest ratio of prediction and measurement, whichever is larger."""
+    worst = (max(max(p[i] / m[i], m[i] / p[i]) for p, m in pairs) for i in range(len(Sizing._fields)))
+    return dict(zip(("size_p50_ratio", "size_cores_ratio", "size_state_ratio"), worst, strict=True))
+
+
+def predicted(groups: int, members: int, settings: Settings, table: Mapping[str, Figure]) -> Sizing:
+    """Return the predictions for the groups at a coordinator with these settings."""
+    costs, beating = Costs(table), Load(groups, members, 1_000 * HEARTBEAT_INTERVAL_S)
+    batches = Batches(beating, settings.request_partitions, settings.shuffle_partitions, costs)
+    return Sizing(batches.response_ms(MEDIAN), batches.cores_used(), state_bytes(beating, costs) / 1e6)
+
+
+def _measured(groups: int, options: argparse.Namespace) -> tuple[Sizing, Settings]:
+    with (
+        bench.broker() as broker,
+        tempfile.TemporaryDirectory(prefix="bench-sizing-", ignore_cleanup_errors=True) as name,
+    ):
+        settings = Settings.load(bootstrap_servers=broker.bootstrap_servers, checkpoint=f"{name}/checkpoint")
+        wanted = load_on(
+            settings, groups=groups, members=options.members, seconds=options.seconds, warm_up_s=options.warm_up
+        )
+        with (
+            bench.coordinator(settings, Path(name)) as coordinator,
+            loading(load.run, wanted) as (_, pipe),
+            Usage({"coordinator": coordinator.pid}, weighed="coordinator") as usage,
+        ):
+            found, _ = follow(pipe, usage, Path(name) / "log")
+        cores = usage.cpu_percent("coordinator") / 100
+        return Sizing(found["reply_33k_p50_ms"], cores, _state_mb(settings.checkpoint)), settings
+
+
+def _state_mb(checkpoint: str) -> float:
+    """Return the size of the state in a checkpoint, as `coordinator checkpoint inspect` shows it."""
+    command = [sys.executable, "-m", "streaming", "checkpoint", "inspect", checkpoint, "-o", "json"]
+    done = subprocess.run(command, cwd=bench.ROOT, check=True, capture_output=True, text=True)
+    return sum(shard["size_bytes"] for shard in json.loads(done.stdout)["shards"]) / 1e6
+
+
+if __name__ == "__main__":
+    bench.main(measure)
