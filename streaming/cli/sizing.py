@@ -42,11 +42,11 @@ class Used(NamedTuple):
 
 def columns(form: OutputFormat) -> tuple[Column, ...]:
     """Return the columns of the lines. CSV has plain numbers."""
-    number = _plain if form is OutputFormat.csv else _number
+    written = _plain if form is OutputFormat.csv else number
     return (
-        Column("WHAT", lambda size: size.line),
-        Column("EACH", lambda size: number(size.each), is_number=True),
-        Column("TOTAL", lambda size: number(size.total), is_number=True),
+        Column("WHAT", lambda size: size.line.replace("_", " ")),
+        Column("EACH", lambda size: written(size.each), is_number=True),
+        Column("TOTAL", lambda size: written(size.total), is_number=True),
         Column("UNIT", lambda size: size.unit or None),
         Column("NOTE", lambda size: size.note or None, is_optional=True),
         Column("COSTS", lambda size: " ".join(size.costs) or None, is_wide=True),
@@ -114,7 +114,7 @@ def _in_json(load: Load, found: Sizes) -> dict[str, Any]:
     return {"load": msgspec.to_builtins(load), **msgspec.to_builtins(found)}
 
 
-def _number(value: float | None) -> str | None:
+def number(value: float | None) -> str | None:
     """Return a value with three digits or more and separators, for people."""
     if value is None:
         return None

@@ -114,13 +114,13 @@ LINES: Mapping[str, Line] = {
         "one for each core; none on one machine, where Spark's master is local[cores]",
         lambda load, costs: Sized(plan.batches(load, costs).cores),
     ),
-    "cores used": Line(
+    "cores_used": Line(
         "cores",
         Scope.summed,
         "idle + batches a second x (fixed part + touched shards + state of them) + requests a second x cost of each",
         _of_batches(Batches.cores_used),
     ),
-    "driver memory": Line(
+    "driver_memory": Line(
         "MB",
         Scope.summed,
         "base + state x memory for the state: driver, JVM and Python workers together",
@@ -138,13 +138,13 @@ LINES: Mapping[str, Line] = {
         "state x files of the checkpoint for the state",
         lambda load, costs: Sized(_state_mb(load, costs) * costs["checkpoint_mb_per_state_mb"]),
     ),
-    "broker partitions": Line(
+    "broker_partitions": Line(
         "",
         Scope.summed,
         "4 x shards + 16, of each copy: requests, groups, events and transactions, and replies",
         lambda load, costs: Sized(4 * plan.shards(load, costs) + REPLY_PARTITIONS),
     ),
-    "broker bytes": Line(
+    "broker_bytes": Line(
         "bytes/s",
         Scope.summed,
         "heartbeats, commits and rejoins a second x bytes of each, of each copy",
@@ -156,13 +156,13 @@ LINES: Mapping[str, Line] = {
         "(fixed part + (touched shards + state of them) / cores) / (1 - requests a second x cost of each / cores)",
         _of_batches(Batches.ms),
     ),
-    "response p50": Line(
+    "response_p50": Line(
         "ms",
         Scope.each,
         "the batch and half of the one before, if batches follow each other without a pause",
         _of_batches(lambda batches: batches.response_ms(MEDIAN)),
     ),
-    "response p99": Line(
+    "response_p99": Line(
         "ms",
         Scope.each,
         "the batch and nearly all of the one before, and the spread of responses at rest",
@@ -174,13 +174,13 @@ LINES: Mapping[str, Line] = {
         "members / 10,000 connections, if all members come through gateways",
         lambda load, costs: Sized(ceil(load.members_total / GATEWAY_CONNECTIONS)),
     ),
-    "gateway cores": Line(
+    "gateway_cores": Line(
         "",
         Scope.total,
         "heartbeats a second / those of one core of a gateway",
         lambda load, costs: Sized(ceil(load.heartbeats_per_s / costs["gateway_core_heartbeats_per_s"])),
     ),
-    "gateway memory": Line(
+    "gateway_memory": Line(
         "MB",
         Scope.total,
         "members x memory of a connection",

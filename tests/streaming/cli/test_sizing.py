@@ -62,7 +62,7 @@ def test_without_a_table_the_shipped_costs_are_used() -> None:
     found = json.loads(done.stdout)
     assert found["load"]["groups"] == 30_000
     assert found["costs"]["batch_ms"]["value"] > 0
-    assert [line["note"] for line in found["lines"] if line["line"] == "response p50"] == [""]
+    assert [line["note"] for line in found["lines"] if line["line"] == "response_p50"] == [""]
 
 
 @pytest.mark.parametrize(

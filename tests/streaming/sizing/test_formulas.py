@@ -167,7 +167,7 @@ def test_the_constants_are_those_of_the_settings() -> None:
 
 
 def test_the_partitions_are_those_of_the_topics(table: Table) -> None:
-    [line] = [each for each in sizes(LOAD, table).lines if each.line == "broker partitions"]
+    [line] = [each for each in sizes(LOAD, table).lines if each.line == "broker_partitions"]
     settings = Settings(request_partitions=plan.shards(LOAD, Costs(table)))
     assert line.each == sum(topic.partitions for topic in layout(settings))
 
