@@ -77,6 +77,8 @@
     ├── CheckpointOutdated  Another checkpoint was in use after this one
     │ streaming.query.replan
     ├── NothingPlanned      The checkpoint has no planned batch that is not finished
+    │ streaming.sizing.table
+    ├── BadCosts            The file contains no valid costs, or it cannot be read
     │ streaming.trial.trying
     └── TrialDiffers        The recorded requests do not give the recorded rebalances once more
 

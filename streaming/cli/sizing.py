@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from streaming.cli.output import Column, Output, OutputFormat
-from streaming.cli.times import BadTime, read_duration
+from streaming.cli.times import read_duration
 from streaming.sizing.costs import COSTS, Figure
 from streaming.sizing.lines import Sizes, sizes
 from streaming.sizing.load import (
@@ -90,12 +90,13 @@ def _interval_ms(text: str) -> int:
     """Return a heartbeat interval in milliseconds.
 
     Raises:
-        BadTime: The text is not a duration, or the duration is no heartbeat interval.
+        BadTime: The text is not a duration.
+        BadParameter: The duration is no heartbeat interval.
     """
     ms = read_duration(text)
     if not HEARTBEAT_INTERVAL_MS_MIN <= ms <= HEARTBEAT_INTERVAL_MS_MAX:
-        longest = f"{HEARTBEAT_INTERVAL_MS_MAX // 60_000}m"
-        raise BadTime(f"{text!r} is no heartbeat interval. Write {HEARTBEAT_INTERVAL_MS_MIN}ms to {longest}.")
+        bounds = f"{HEARTBEAT_INTERVAL_MS_MIN}ms to {HEARTBEAT_INTERVAL_MS_MAX // 60_000}m"
+        raise typer.BadParameter(f"--heartbeat-interval is {text!r}, and its values are from {bounds}")
     return ms
 
 

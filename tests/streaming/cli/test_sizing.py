@@ -39,7 +39,8 @@ CASES = {
 
 def run(flags: dict[str, str], *more: str, table: Path | None = ROUND) -> Any:
     words = [word for flag in flags.items() for word in flag]
-    return CliRunner().invoke(app, ["size", *words, *more, *(("--costs", str(table)) if table else ())])
+    words += [*more, *(("--costs", str(table)) if table else ())]
+    return CliRunner().invoke(app, ["size", *words], env={"COLUMNS": "200"})
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -105,8 +106,15 @@ def test_heartbeat_intervals_are_durations(text: str) -> None:
     assert run({**LOAD, "--heartbeat-interval": text}).exit_code == 0
 
 
-@pytest.mark.parametrize("text", ["499ms", "0s", f"{HEARTBEAT_INTERVAL_MS_MAX + 1}ms", "3", "-3s", "", "soon"])
-def test_other_heartbeat_intervals_are_refused(text: str) -> None:
+@pytest.mark.parametrize("text", ["499ms", "0s", f"{HEARTBEAT_INTERVAL_MS_MAX + 1}ms", "999999999999999w"])
+def test_heartbeat_intervals_have_bounds(text: str) -> None:
+    refused = run({**LOAD, "--heartbeat-interval": text})
+    assert (refused.exit_code, refused.stdout) == (Exit.USAGE, "")
+    assert "500ms to 30m" in refused.stderr
+
+
+@pytest.mark.parametrize("text", ["3", "-3s", "", "soon"])
+def test_other_texts_than_durations_are_refused(text: str) -> None:
     refused = run({**LOAD, "--heartbeat-interval": text})
     assert isinstance(refused.exception, BadTime)
     assert refused.exception.exit_code is Exit.USAGE
