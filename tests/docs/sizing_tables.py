@@ -57,7 +57,13 @@ def _costs(table: Mapping[str, Figure]) -> str:
         (f"`{name}`", cost.says, _value(table, name), table[name].figure if name in table else "not measured yet")
         for name, cost in COSTS.items()
     )
-    return _markdown(("cost", "meaning", "value", "figure"), rows)
+    return _markdown(("cost", "meaning", "value", "figure"), rows) + _unmeasured(table)
+
+
+def _unmeasured(table: Mapping[str, Figure]) -> str:
+    """Return a sentence about the costs without a value, if there are any."""
+    names = ", ".join(f"`{name}`" for name in COSTS if name not in table)
+    return f"\nNot measured yet: {names}. A line that needs such a cost shows no number.\n" if names else ""
 
 
 def _value(table: Mapping[str, Figure], name: str) -> str:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import Exit
-from streaming.sizing.costs import COSTS, VALUE_MAX, Figure
+from streaming.sizing.batches import MEDIAN, NEARLY_ALL, Batches
+from streaming.sizing.costs import COSTS, VALUE_MAX, Costs, Figure
+from streaming.sizing.load import Load
 from streaming.sizing.table import FIGURE_CHARS_MAX, FILE_BYTES_MAX, BadCosts, parse, read_costs, shipped_costs
 from streaming.sizing.table import write_costs as write
 from tests.benchmarks import __main__ as benchmarks
@@ -138,3 +140,26 @@ def test_no_cost_is_shipped_without_a_figure() -> None:
     unmeasured = COSTS.keys() - shipped_costs().keys()
     assert unmeasured <= {"commit_core_us"}
     assert all(isinstance(figure, Figure) for figure in shipped_costs().values())
+
+
+def closed_loop_per_s(members: int, cores: int) -> float:
+    """Return the heartbeats a second if each member sends one when the last one was answered: one batch for all."""
+    costs = Costs(shipped_costs())
+    work_ms = MEMBERS_MB[members] * costs["state_core_ms_per_mb"] + members * costs["heartbeat_core_us"] / 1_000
+    return 1_000 * members / (costs["batch_ms"] + work_ms / cores)
+
+
+def test_the_page_compares_the_costs_with_published_figures() -> None:
+    """docs/sizing.md has what the formulas compute for figures that the costs do not follow from."""
+    if not shipped_costs()["heartbeat_core_us"].figure.startswith("docs/"):
+        pytest.skip("the costs were measured anew")
+    load = Load(10_000, 10, 3_000)
+    batches = Batches(load, 16, 2, Costs(shipped_costs()))
+    computed = [
+        f"{round(closed_loop_per_s(30_000, 2), -2):,.0f}",
+        f"{round(closed_loop_per_s(100_000, 2), -2):,.0f}",
+        f"{batches.response_ms(MEDIAN) / 1_000:.1f} s",
+        f"{batches.response_ms(NEARLY_ALL) / 1_000:.1f} s",
+    ]
+    page = (DOCS / "sizing.md").read_text().partition("| figure | measured | computed |")[2]
+    assert re.findall(r"^\| .* \| .* \| ([\d.,]+(?: s)?) \|$", page, re.MULTILINE) == computed
