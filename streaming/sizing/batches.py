@@ -1,8 +1,9 @@
 """The time, the processor time and the responses of one coordinator's batches, from its load and the costs.
 
 A batch answers the requests that gathered during the batch before. Its time has a part that no core shortens, the
-driver's planning and the brokers' responses, and work that the cores share: the state of the touched shards, which is
-handed to Python and back, and the requests. Each formula is one line; `docs/sizing.md` explains them.
+driver's planning and the brokers' responses, and work that the tasks share: the state of the touched shards, which is
+handed to Python and back, and the requests. Its processor time has the same parts. Each formula is one line;
+`docs/sizing.md` explains them.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ class Batches:
     Args:
         load: The load of this coordinator alone.
         shards: Its shards, which are its request partitions.
-        cores: The shards that are handled at the same time (`shuffle_partitions`).
+        cores: The cores, which is also the number of parallel tasks (`shuffle_partitions`).
     """
 
     load: Load
@@ -31,11 +32,11 @@ class Batches:
     costs: Costs
 
     def ms(self) -> float:
-        """Return the time of a batch; infinity if the requests of a second take the cores longer than a second."""
-        rate = self.request_core_ms_per_s() / 1_000 / self.cores
-        if rate >= 1:
+        """Return the time of a batch; infinity if the requests of a second take the tasks longer than a second."""
+        busy = self._of_requests("heartbeat_us", "commit_us", "rejoin_us") / 1_000 / self.cores
+        if busy >= 1:
             return inf
-        return (self.costs["batch_ms"] + self.shards_core_ms() / self.cores) / (1 - rate)
+        return (self.costs["batch_ms"] + self._of_shards("shard_ms", "state_ms_per_mb") / self.cores) / (1 - busy)
 
     def response_ms(self, part: float) -> float:
         """Return the time in which this part of all responses arrives.
@@ -52,24 +53,22 @@ class Batches:
 
     def cores_used(self) -> float:
         """Return the use of the cores: without requests, of the batches, and of the requests."""
-        per_s = 1_000 / (self.ms() + self._pause_ms())
-        batch_core_ms = self.costs["batch_core_ms"] + self.shards_core_ms()
-        return self.costs["idle_cores"] + (per_s * batch_core_ms + self.request_core_ms_per_s()) / 1_000
+        batch_ms = self.costs["batch_core_ms"] + self._of_shards("shard_core_ms", "state_core_ms_per_mb")
+        requests_ms = self._of_requests("heartbeat_core_us", "commit_core_us", "rejoin_core_us")
+        batches_per_s = 1_000 / (self.ms() + self._pause_ms())
+        return self.costs["idle_cores"] + (batches_per_s * batch_ms + requests_ms) / 1_000
 
-    def request_core_ms_per_s(self) -> float:
-        """Return the processor time of the requests of a second."""
-        amounts = {
-            "heartbeat_core_us": self.load.heartbeats_per_s,
-            "commit_core_us": self.load.commits_per_s,
-            "rejoin_core_us": self.load.rejoins_per_s,
-        }
+    def _of_requests(self, heartbeat: str, commit: str, rejoin: str) -> float:
+        """Return the milliseconds that the requests of a second take, from these costs."""
+        load = self.load
+        amounts = {heartbeat: load.heartbeats_per_s, commit: load.commits_per_s, rejoin: load.rejoins_per_s}
         return self.costs.total(amounts) / 1_000
 
-    def shards_core_ms(self) -> float:
-        """Return the processor time of the shards that a batch touches."""
+    def _of_shards(self, shard: str, state: str) -> float:
+        """Return the milliseconds that the shards that a batch touches take, from these costs."""
         touched = self.shards_touched()
         state_mb = state_bytes(self.load, self.costs) / 1e6 * touched / self.shards
-        return self.costs.total({"shard_core_ms": touched - 1, "state_core_ms_per_mb": state_mb})
+        return self.costs.total({shard: touched - 1, state: state_mb})
 
     def shards_touched(self) -> float:
         """Return the shards that a batch touches on average, if its requests are those of `batch_ms`, and one more."""

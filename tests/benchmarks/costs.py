@@ -2,10 +2,11 @@
 
     make bench BENCH=costs
 
-Turns of requests are sent together, and each turn ends when all are answered. Batches that touch one shard, then all
-shards, then all shards with the state of all members, give the fixed part, the part of a shard and the part of the
-state. The slope of the time of batches over their requests gives the cost of a request. Times are multiplied by the
-number of parallel tasks, so that they are those of one core. `core_bytes` computes the bytes.
+Turns of requests are sent together, and each turn ends when all are answered. Turns that touch one shard, then all
+shards, then all shards with the state of all members, give the fixed part of a batch, the part of a shard and the part
+of the state. The slope of the time of batches over their requests gives the time of a request. Times that tasks share
+are multiplied by the number of tasks. The processor time of the same turns gives the use of the cores. `core_bytes`
+computes the bytes.
 
 The table also has costs that other benchmarks measure. They are taken from the figures in `latest.json`, if it has
 them; else the table keeps its value.
@@ -104,7 +105,6 @@ class Turns(NamedTuple):
 
     Args:
         response_ms: The times from a turn's first request to its last response, sorted.
-        batches: The batches that had requests.
         core_s: The coordinator's processor time.
     """
 
@@ -124,6 +124,10 @@ class Turns(NamedTuple):
         if len(took_ms) < len(self.response_ms) / 2:
             raise BenchFailed(f"{len(took_ms)} of {len(self.response_ms)} turns were one batch of {requests} requests")
         return percentile(took_ms, 50)
+
+    def core_ms(self, idle_cores: float) -> float:
+        """Return the processor time, less that of a coordinator without requests."""
+        return 1_000 * (self.core_s - idle_cores * self.seconds)
 
 
 class Measured(NamedTuple):
@@ -155,31 +159,59 @@ def derived(measured: Measured, sizes: Figures, shards: int, tasks: int) -> dict
     Raises:
         BenchFailed: A cost is not above 0, so other work disturbed the measurement.
     """
-    idle, one, every, joined = measured.idle, measured.one, measured.every, measured.joined
     state_mb = (
         measured.groups * sizes["state_bytes_per_group"] + measured.members * sizes["state_bytes_per_member"]
     ) / 1e6
-    all_ms = every.batch_ms(shards)
-    idle_cores = idle.core_s / idle.seconds
-    batch_core_ms = 1_000 * (one.core_s - idle_cores * one.seconds) / len(one.batches)
-    joining_ms = 1_000 * (joined.core_s - idle_cores * joined.seconds) - len(joined.batches) * batch_core_ms
-    costs = {
-        "batch_ms": percentile(one.response_ms, 50),
-        "response_spread_ms": percentile(one.response_ms, 99) - percentile(one.response_ms, 50),
-        "batch_core_ms": batch_core_ms,
-        "shard_core_ms": tasks * (all_ms - one.batch_ms(1)) / (shards - 1),
-        "state_core_ms_per_mb": tasks * (measured.with_state.batch_ms(shards) - all_ms) / state_mb,
-        "idle_cores": idle_cores,
-        "heartbeat_core_us": tasks * 1_000 * slope(measured.heartbeats.batches, shards),
-        "commit_core_us": tasks * 1_000 * slope(measured.commits.batches, shards),
-        "rejoin_core_us": 1_000 * joining_ms / measured.members,
-        "memory_base_mb": every.memory_mb,
-        "memory_mb_per_state_mb": (measured.heartbeats.memory_mb - every.memory_mb) / state_mb,
+    costs = {**_times(measured, state_mb, shards, tasks), **_core_times(measured, state_mb, shards)}
+    costs |= {
+        "memory_base_mb": measured.every.memory_mb,
+        "memory_mb_per_state_mb": (measured.heartbeats.memory_mb - measured.every.memory_mb) / state_mb,
         "cores_measured": tasks,
     }
     if wrong := [f"{name} {value:.3g}" for name, value in costs.items() if value <= 0]:
         raise BenchFailed(f"other work disturbed the measurement: {', '.join(wrong)}")
     return costs
+
+
+def _times(measured: Measured, state_mb: float, shards: int, tasks: int) -> dict[str, float]:
+    """Return the costs that are times. The tasks share the work of a batch, so each takes a part of its time."""
+    one, every, joined = measured.one, measured.every, measured.joined
+    all_ms = every.batch_ms(shards)
+    joining_ms = sum(max(0, batch.duration_ms - all_ms) for batch in joined.batches)
+    return {
+        "batch_ms": percentile(one.response_ms, 50),
+        "response_spread_ms": percentile(one.response_ms, 99) - percentile(one.response_ms, 50),
+        "shard_ms": tasks * (all_ms - one.batch_ms(1)) / (shards - 1),
+        "state_ms_per_mb": tasks * (measured.with_state.batch_ms(shards) - all_ms) / state_mb,
+        "heartbeat_us": tasks * 1_000 * slope(measured.heartbeats.batches, shards),
+        "commit_us": tasks * 1_000 * slope(measured.commits.batches, shards),
+        "rejoin_us": tasks * 1_000 * joining_ms / measured.members,
+    }
+
+
+def _core_times(measured: Measured, state_mb: float, shards: int) -> dict[str, float]:
+    """Return the costs that are processor times."""
+    idle_cores = measured.idle.core_s / measured.idle.seconds
+    one_ms, all_ms, state_ms = (
+        turns.core_ms(idle_cores) / len(turns.response_ms)
+        for turns in (measured.one, measured.every, measured.with_state)
+    )
+
+    def us(turns: Turns, batch_ms: float, requests: int) -> float:
+        return 1_000 * (turns.core_ms(idle_cores) - len(turns.batches) * batch_ms) / requests
+
+    def asked(turns: Turns) -> int:
+        return sum(batch.requests for batch in turns.batches)
+
+    return {
+        "idle_cores": idle_cores,
+        "batch_core_ms": one_ms,
+        "shard_core_ms": (all_ms - one_ms) / (shards - 1),
+        "state_core_ms_per_mb": (state_ms - all_ms) / state_mb,
+        "heartbeat_core_us": us(measured.heartbeats, state_ms, asked(measured.heartbeats)),
+        "commit_core_us": us(measured.commits, state_ms, asked(measured.commits)),
+        "rejoin_core_us": us(measured.joined, all_ms, measured.members),
+    }
 
 
 class _Measurement:
@@ -241,9 +273,7 @@ class _Measurement:
             yield measured
             usage.end()
             seconds = time.perf_counter() - begun_s
-        some = [batch for batch in batches if batch.requests]
-        core_s = usage.cpu_s("coordinator")
-        measured.append(Turns([], some, seconds, core_s, usage.memory_mb_max))
+        measured.append(Turns([], batches, seconds, usage.cpu_s("coordinator"), usage.memory_mb_max))
 
 
 def slope(batches: Sequence[crowd.Batch], shards: int) -> float:
