@@ -41,7 +41,7 @@ def measured(commit_ms: float = 0.05, state_ms: int = 25) -> Measured:
         idle=turns([], 0.5),
         one=turns([Batch(100, 1)] * 100, 0.5 + 100 * 0.08),
         every=turns([Batch(every_ms, SHARDS)] * 100, 0.5 + 100 * 0.11),
-        joined=turns([Batch(every_ms + 1_250, 5_000)] * 4, 0.5 + 4 * 0.11 + 8),
+        joined=turns([*[Batch(every_ms + 1_250, 5_000)] * 4, Batch(50, 0)], 0.5 + 5 * 0.11 + 8),
         with_state=turns([Batch(every_ms + state_ms, SHARDS)] * 100, 0.5 + 100 * 0.14),
         heartbeats=turns([Batch(155 + n // 100, n) for n in large], 0.5 + 5 * 0.14 + 0.175, memory_mb=1_550),
         commits=turns([Batch(int(155 + commit_ms * n), n) for n in large], 0.5 + 5 * 0.14 + 1.225),
