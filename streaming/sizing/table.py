@@ -70,6 +70,12 @@ def parse(data: bytes, name: str) -> dict[str, Figure]:
 
 
 def write_costs(costs: Mapping[str, Figure], file: Path) -> None:
-    """Write costs to a file, in the order of `COSTS`."""
+    """Write costs to a file, in the order of `COSTS`.
+
+    Raises:
+        BadCosts: A value is out of its range. The file is not changed.
+    """
     ordered = {name: costs[name] for name in COSTS if name in costs}
-    file.write_bytes(msgspec.json.format(msgspec.json.encode(ordered), indent=2) + b"\n")
+    data = msgspec.json.format(msgspec.json.encode(ordered), indent=2) + b"\n"
+    parse(data, str(file))
+    file.write_bytes(data)

@@ -72,6 +72,15 @@ def test_a_written_table_is_read_again_in_the_order_of_the_costs(tmp_path: Path)
     assert list(read_costs(file)) == [name for name in COSTS if name in table]
 
 
+def test_no_table_is_written_that_would_be_refused(tmp_path: Path) -> None:
+    file = tmp_path / "costs.json"
+    table = read_costs(ROUND)
+    write(table, file)
+    with pytest.raises(BadCosts, match="has 0 for batch_ms"):
+        write(table | {"batch_ms": Figure(0, "page")}, file)
+    assert read_costs(file) == table
+
+
 # -- the shipped table -------------------------------------------------------------------------------------------------
 
 MEMBERS_MB = {members: members * 108 / 1e6 for members in (15_000, 30_000, 100_000)}
