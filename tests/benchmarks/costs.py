@@ -193,7 +193,7 @@ def _core_times(measured: Measured, state_mb: float, shards: int) -> dict[str, f
     """Return the costs that are processor times."""
     idle_cores = measured.idle.core_s / measured.idle.seconds
     one_ms, all_ms, state_ms = (
-        turns.core_ms(idle_cores) / len(turns.response_ms)
+        turns.core_ms(idle_cores) / len(turns.batches)
         for turns in (measured.one, measured.every, measured.with_state)
     )
 
