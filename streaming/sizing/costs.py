@@ -20,7 +20,7 @@ class Cost(NamedTuple):
     """The meaning of a cost.
 
     Args:
-        benchmark: The benchmark that measures the cost: `make bench BENCH=benchmark`.
+        benchmark: The benchmark that measures the cost: `python -m tests.benchmarks.BENCHMARK`, in a checkout.
         value_min: The smallest value. A formula divides by a cost whose smallest value is not 0.
     """
 

@@ -209,7 +209,7 @@ def _size(name: str, load: Load, costs: Costs) -> Size:
         value, note = line.of(load.part(coordinators), costs)
     except CostMissing as missing:
         [cost] = missing.args
-        note = f"not computed without {cost}: make bench BENCH={COSTS[cost].benchmark} measures it"
+        note = f"not computed without {cost}: python -m tests.benchmarks.{COSTS[cost].benchmark} measures it"
     except plan.NoSize as reason:
         note = str(reason)
     else:

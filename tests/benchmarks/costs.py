@@ -35,6 +35,7 @@ from tests.benchmarks.figures import Figures, percentile
 from tests.benchmarks.members import Member, members
 from tests.benchmarks.usage import Usage
 
+RUN = "python -m tests.benchmarks."
 WARM_UP = 100  # turns of each kind; a young JVM compiles for that long
 TURNS = 60
 SESSION_TIMEOUT_MS = 1_800_000  # so that members that send nothing do not expire in the meantime
@@ -77,8 +78,8 @@ def write(costs: Figures, file: Path, latest: Path = figures.LATEST) -> None:
             value = derive(others)
         except KeyError:
             continue  # the benchmark has not run here
-        table[name] = Figure(_rounded(value), f"make bench BENCH={COSTS[name].benchmark}")
-    table |= {name: Figure(_rounded(value), "make bench BENCH=costs") for name, value in costs.items()}
+        table[name] = Figure(_rounded(value), f"{RUN}{COSTS[name].benchmark}")
+    table |= {name: Figure(_rounded(value), f"{RUN}costs") for name, value in costs.items()}
     write_costs(table, file)
 
 
@@ -193,8 +194,7 @@ def _core_times(measured: Measured, state_mb: float, shards: int) -> dict[str, f
     """Return the costs that are processor times."""
     idle_cores = measured.idle.core_s / measured.idle.seconds
     one_ms, all_ms, state_ms = (
-        turns.core_ms(idle_cores) / len(turns.batches)
-        for turns in (measured.one, measured.every, measured.with_state)
+        turns.core_ms(idle_cores) / len(turns.batches) for turns in (measured.one, measured.every, measured.with_state)
     )
 
     def us(turns: Turns, batch_ms: float, requests: int) -> float:

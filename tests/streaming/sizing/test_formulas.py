@@ -178,7 +178,7 @@ def test_the_partitions_are_those_of_the_topics(table: Table) -> None:
 def test_a_line_without_its_cost_names_the_benchmark(table: Table) -> None:
     found = {each.line: each for each in sizes(Load(1_000, 10, 5_000, 1), table).lines}
     assert found["cores"].each is found["cores"].total is None
-    assert found["cores"].note == "not computed without commit_us: make bench BENCH=costs measures it"
+    assert found["cores"].note == "not computed without commit_us: python -m tests.benchmarks.costs measures it"
     assert found["shards"].total == 4
 
 

@@ -118,7 +118,9 @@ PUBLISHED: dict[str, tuple[float, tuple[str, ...]]] = {
 
 PAGES = " ".join((DOCS / page).read_text().replace("\n", " ") for page in ("figures.md", "operations.md"))
 BENCHMARKS = {name for name in vars(benchmarks) if not name.startswith("_")} | {"scaling", "steady"}
-ORIGIN = re.compile(r"docs/(?:figures|operations)\.md[:,] |tests/benchmarks/core_bytes\.py: |make bench BENCH=(\w+)")
+ORIGIN = re.compile(
+    r"docs/(?:figures|operations)\.md[:,] |tests/benchmarks/core_bytes\.py: |python -m tests\.benchmarks\.(\w+)"
+)
 
 
 def test_each_shipped_cost_names_the_figure_behind_it() -> None:
