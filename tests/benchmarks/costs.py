@@ -9,7 +9,7 @@ are multiplied by the number of tasks. The processor time of the same turns give
 computes the bytes.
 
 The table also has costs that other benchmarks measure. They are taken from the figures in `latest.json`, if it has
-them; else the table keeps its value.
+them; else the table keeps its value. A new table begins with the shipped costs.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def measure(options: argparse.Namespace) -> Figures:
 def write(costs: Figures, file: Path, latest: Path = figures.LATEST) -> None:
     """Write measured costs to a table, and those that follow from the figures of other benchmarks."""
     others = json.loads(latest.read_text()) if latest.exists() else {}
-    table = read_costs(file) if file.exists() else {}
+    table = read_costs(file if file.exists() else bench.SHIPPED_COSTS)
     for name, derive in FROM_FIGURES.items():
         try:
             value = derive(others)

@@ -7,7 +7,7 @@ import pytest
 
 from streaming.config.settings import Settings
 from streaming.sizing.costs import COSTS, Figure
-from streaming.sizing.table import read_costs
+from streaming.sizing.table import read_costs, shipped_costs
 from tests.benchmarks import costs as benchmark
 from tests.benchmarks.bench import BenchFailed
 from tests.benchmarks.costs import FROM_FIGURES, Measured, Turns, derived, slope
@@ -111,6 +111,12 @@ def test_the_table_gets_measured_costs_and_those_of_other_benchmarks(tmp_path: P
     assert found.pop("core_requests_per_s") == Figure(31_200, "python -m tests.benchmarks.scaling")
     before = read_costs(ROUND)
     assert found == {name: figure for name, figure in before.items() if name != "core_requests_per_s"}
+
+
+def test_a_new_table_begins_with_the_shipped_costs(tmp_path: Path) -> None:
+    benchmark.write({"commit_us": 123.456}, tmp_path / "new.json", tmp_path / "none.json")
+    found = read_costs(tmp_path / "new.json")
+    assert found == shipped_costs() | {"commit_us": Figure(123, "python -m tests.benchmarks.costs")}
 
 
 def test_other_benchmarks_have_the_figures_that_the_table_takes(tmp_path: Path) -> None:
