@@ -12,7 +12,8 @@
                               {id of a group with pending commits: the lowest place of one},
                               id of the transactions topic,
                               policies: [when they were made, [entries]], deflated,
-                              moves of groups between coordinators: `move_parts.Moves`]
+                              moves of groups between coordinators: `move_parts.Moves`,
+                              slots that have moved between coordinators: `move_parts.SlotMoves`]
 
 Vitals and rest are byte strings inside the state, so a group without changes is copied and never decoded. The rest is
 deflated, because subscriptions, client ids and hosts repeat from member to member. Every batch carries all bytes of a
@@ -24,7 +25,7 @@ inflate them.
 
 Policies, and what they have done in a group, are at the ends of their arrays. They are left out where there are none:
 then the bytes are those of the sixth version. Moves are left out where there are none: then the bytes, and the version
-before them, are those of the seventh version.
+before them, are those of the seventh version. Slots are left out where none has moved.
 
 The newest code reads every older version. Version 1 had no entries for removed groups. Version 2 wrote ids into the
 vitals. Version 3 had no access rules. Version 4 had no times and no fencing tokens. Version 5 had no groups of the
@@ -45,7 +46,7 @@ from coordinator.consumer_vitals import ConsumerVitals
 from coordinator.encoding import ENCODER, decode, inflate
 from coordinator.errors import CorruptState
 from coordinator.group import Group, Vitals
-from coordinator.move_parts import Moves
+from coordinator.move_parts import Moves, SlotMoves
 from coordinator.policies import Policies
 from coordinator.rosters import Rosters, roster_of
 from coordinator.seat_parts import Seats
@@ -91,7 +92,8 @@ class Kept(Struct, array_like=True, frozen=True):
 
     It has the groups, the removed groups (the oldest first), the access rules, the clock, the allowance for listings,
     the place before which all transactions have ended, the groups with pending commits, each with the lowest place, the
-    id of the topic that the places belong to, the policies, and the moves; None if nothing has moved.
+    id of the topic that the places belong to, the policies, the moves, and the moves of slots; None if nothing has
+    moved.
     """
 
     groups: dict[str, Stored] = {}
@@ -104,6 +106,7 @@ class Kept(Struct, array_like=True, frozen=True):
     transactions_topic_id: str = ""
     policies: bytes = b""
     moves: Moves | None = None
+    slots: SlotMoves | None = None
 
 
 class _Typed(Struct, array_like=True):
@@ -130,10 +133,14 @@ _policies_decoder = msgspec.msgpack.Decoder(Policies)
 
 def encode_shard(kept: Kept) -> bytes:
     """Encode the whole state of a shard."""
-    values = msgspec.structs.astuple(kept)
-    version = VERSION if kept.moves is not None else VERSION_WITHOUT_MOVES
-    if kept.moves is None:
-        values = values[:-1] if kept.policies else values[:-2]
+    *values, policies, moves, slots = msgspec.structs.astuple(kept)
+    version = VERSION_WITHOUT_MOVES if moves is None and slots is None else VERSION
+    if slots is not None:
+        values += [policies, moves or Moves(), slots]
+    elif moves is not None:
+        values += [policies, moves]
+    elif policies:
+        values += [policies]
     body = ENCODER.encode(values)
     return b"%c%b%b" % (version, _checksum(version, body), body)
 

@@ -57,8 +57,12 @@ class Config(Struct, frozen=True, kw_only=True):
     peers: tuple[str, ...] = ()
     """The prefixes of the coordinators with which this one exchanges groups."""
 
+    peer_partitions: dict[str, int] = {}
+    """The number of request partitions of each peer, by its prefix. Only such a peer can get slots."""
+
     slots: Literal["all", "none"] = "all"
-    """`all`: a name that is unknown here is served here. `none`: it is not, before it has arrived."""
+    """The slots that have never moved are this coordinator's own: all of them, or none. A name of a foreign slot is not
+    served here before it has arrived."""
 
     policy: Policy | None = None
     """The policy entry in force. A shard sets it for each group; no operator does."""

@@ -48,7 +48,8 @@ class Subject(Enum):
     HEARTBEATS = auto()  # the codes of the responses to the heartbeats of one record, in its order
     RULES = auto()  # the access rules of a shard: `guard.KeptRules`
     POLICIES = auto()  # the policies of a shard: `kept_policies.KeptPolicies`
-    MOVES = auto()  # the moves of a shard: `moving.kept_moves.KeptMoves`
+    MOVES = auto()  # the moves of a shard, for a request about one name: `moving.kept_moves.KeptMoves`
+    SLOTS = auto()  # the same, for a request about slots
 
 
 class Right(NamedTuple):

@@ -37,8 +37,8 @@ from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHe
 from coordinator.errors import ErrorCode
 from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.kind import Kind, Right, Subject, TopicRight, always
-from coordinator.move_requests import CancelMove, CheckAdoption, ImportGroup, ReleaseGroup, TakeBack
-from coordinator.moving import importing, source, target
+from coordinator.move_requests import CancelMove, CheckAdoption, ImportGroup, ReleaseGroup, ReleaseSlots, TakeBack
+from coordinator.moving import importing, slot_source, source, target
 from coordinator.outputs import (
     CancelMoveAnswer,
     CheckAccessAnswer,
@@ -65,6 +65,7 @@ from coordinator.outputs import (
     OffsetFetchAnswer,
     RebalanceGroupAnswer,
     ReleaseGroupAnswer,
+    ReleaseSlotsAnswer,
     RepublishGroupAnswer,
     SetAccessAnswer,
     SetPoliciesAnswer,
@@ -334,6 +335,12 @@ KINDS: dict[type[Struct], Kind] = {
         ImportGroupAnswer,
         importing.import_group,
         subject=Subject.MOVES,
+        right=ALTER_CLUSTER,
+    ),
+    ReleaseSlots: Kind(
+        ReleaseSlotsAnswer,
+        slot_source.release_slots,
+        subject=Subject.SLOTS,
         right=ALTER_CLUSTER,
     ),
 }

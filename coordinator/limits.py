@@ -272,3 +272,25 @@ MOVE_NUMBER_MAX = 2**53
 LOST_GENERATIONS = 1_000
 """How far the generation of a group goes on if it is imported from a state that is not its newest one. Its clients may
 have heard of later generations, but hardly of so many."""
+
+SLOTS = 1_024
+"""The sets into which names are divided, so that coordinators share the names."""
+
+SLOT_BITMAP_BYTES = SLOTS // 8
+"""The size of a set of slots in a record: one bit for each slot."""
+
+SLOTS_AHEAD_MS = RULES_AHEAD_MS
+"""The longest time that the `made_ms` of released slots may be in the future. A slot moves again only with a later one,
+so slots dated next year could not move until then."""
+
+SLOTS_AGAIN_MS = VERDICT_MS
+"""How long released slots may be sent again. After that the source has dropped entries of names that are elsewhere."""
+
+ELSEWHERE_MAX = 8_192
+"""Names that one part of `adopt_slots` may have. A part has at most `MOVE_PART_BYTES` bytes of them too."""
+
+PARTITIONS_MAX = 1_000
+"""Request partitions of one coordinator, as the setting `request_partitions` has it."""
+
+SLOTS_COMING_MAX = 4_096
+"""Moves of slots to one shard with missing records, of which each shard of a peer has its own. Beyond it: ignored."""

@@ -1,8 +1,10 @@
-"""The state of a shard about groups that move between coordinators (moving.md 2.1)."""
+"""The state of a shard about groups and slots that move between coordinators (moving.md 2.1)."""
 
 from msgspec import Struct, field
 
 from coordinator.group import Parked
+from coordinator.move_requests import Elsewhere
+from coordinator.slots import Owners, Place
 
 ADOPTED = "adopted"
 """The verdict of a move that was adopted. Every other verdict is the reason of a refusal."""
@@ -95,3 +97,78 @@ class Moves(Struct, array_like=True):
     def is_blank(self) -> bool:
         """True if nothing has moved."""
         return not any((self.sent, self.away, self.guests, self.verdicts, self.arrived, self.gathering))
+
+
+class Giving(Struct, array_like=True, kw_only=True):
+    """Slots that were released, with records that are not written yet.
+
+    Args:
+        to: The prefix of the target.
+        partitions: The number of the target's shards.
+        number: The number of the slots.
+        offset: The offset of the request.
+        slots: A bitmap.
+        elsewhere: The names of these slots that the shard has an entry of.
+        written: How many of the records are written.
+    """
+
+    to: str
+    partitions: int
+    number: int
+    offset: int
+    slots: bytes
+    elsewhere: tuple[Elsewhere, ...]
+    written: int = 0
+
+
+class Coming(Struct, array_like=True, kw_only=True):
+    """Slots that one shard of another coordinator has released, and that are not adopted yet.
+
+    They are adopted when all parts have come from all shards with names of the slot.
+
+    Args:
+        source: The prefix of the other coordinator.
+        shard, partitions: Its shard, and the number of its shards.
+        number: The number of the slots.
+        offset: The offset of the request, in the log of that shard.
+        slots: A bitmap.
+        came: The names of each part that came.
+    """
+
+    source: str
+    shard: int
+    partitions: int
+    number: int
+    offset: int
+    slots: bytes
+    parts: int
+    came: dict[int, tuple[Elsewhere, ...]] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Place:
+        """The shard of the other coordinator."""
+        return Place(self.shard, self.partitions)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all parts of the shard have come."""
+        return len(self.came) == self.parts
+
+
+class SlotMoves(Struct, array_like=True):
+    """All of it about slots.
+
+    Args:
+        owners: The owners of the shard's slots.
+        giving: Released slots with records that are not written yet, by their number.
+        coming: Slots that are not adopted yet.
+    """
+
+    owners: Owners = Owners()
+    giving: dict[int, Giving] = field(default_factory=dict)
+    coming: list[Coming] = field(default_factory=list)
+
+    @property
+    def is_blank(self) -> bool:
+        """True if no slot has moved."""
+        return not (self.owners.holdings or self.giving or self.coming)

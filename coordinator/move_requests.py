@@ -23,6 +23,11 @@ Part = Annotated[int, Meta(ge=1, le=limits.MOVE_PARTS_MAX)]
 StateBytes = Annotated[int, Meta(ge=0, le=limits.MOVE_PART_BYTES * limits.MOVE_PARTS_MAX)]
 PartBytes = Annotated[bytes, Meta(max_length=limits.MOVE_PART_BYTES)]
 GroupId = Annotated[str, Meta(max_length=limits.GROUP_ID_CHARS_MAX)]
+Bitmap = Annotated[bytes, Meta(min_length=limits.SLOT_BITMAP_BYTES, max_length=limits.SLOT_BITMAP_BYTES)]
+"""A set of slots, as `coordinator.slots` writes it."""
+
+Partition = Annotated[int, Meta(ge=0, lt=limits.PARTITIONS_MAX)]
+Partitions = Annotated[int, Meta(ge=1, le=limits.PARTITIONS_MAX)]
 
 
 class ReleaseGroup(BaseRequest, frozen=True, kw_only=True, tag="release_group"):
@@ -112,6 +117,22 @@ class ImportGroup(BaseRequest, frozen=True, kw_only=True, tag="import_group", re
     state: PartBytes
 
 
+class ReleaseSlots(BaseRequest, frozen=True, kw_only=True, tag="release_slots"):
+    """Move slots of one shard to another coordinator. The record's partition selects the shard.
+
+    Args:
+        to: The prefix of the other coordinator, one of the setting `peers`.
+        slots: The slots, in base 64. Those without names in the shard have no effect.
+        made_ms: The number of the slots: when the request was made, Unix milliseconds, equal for all shards. The same
+            number sends the slots again.
+    """
+
+    group_id: str = ""
+    to: Prefix
+    slots: Bitmap
+    made_ms: Time
+
+
 class BasePeerRecord(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", rename={"source": "from"}
 ):
@@ -165,5 +186,57 @@ class AdoptionRefused(BasePeerRecord, frozen=True, kw_only=True, tag="adoption_r
     adopted_ms: Int64
 
 
-PeerRecord = AdoptGroup | GroupAdopted | AdoptionRefused
-PEER_RECORDS = (AdoptGroup, GroupAdopted, AdoptionRefused)
+class Elsewhere(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A name with an entry at the former owner of its slot.
+
+    Args:
+        number: The highest number that is known of the name; 0 for none.
+        at: The prefix of the coordinator that has the name.
+    """
+
+    name: GroupId
+    number: Annotated[int, Meta(ge=0, le=limits.MOVE_NUMBER_MAX)]
+    at: Prefix
+
+
+class AdoptSlots(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    tag="adopt_slots",
+    rename={"source": "from"},
+):
+    """Slots that one shard of their owner has released, for one shard of the target.
+
+    Args:
+        source: The prefix of the coordinator that wrote the record; `from` in JSON.
+        number: The `made_ms` of the request.
+        offset: The offset of the request, which says which sending of the slots it is.
+        slots: The slots that have names in both shards, in base 64.
+        from_shard, from_partitions: The shard of the source, and the number of its shards.
+        to_shard, to_partitions: The shard of the target, and the number of its shards.
+        part: From 1 to `parts`.
+        elsewhere: The names of these slots in both shards that the source has an entry of: a part of them.
+    """
+
+    source: Prefix
+    to: Prefix
+    number: Time
+    offset: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    slots: Bitmap
+    from_shard: Partition
+    from_partitions: Partitions
+    to_shard: Partition
+    to_partitions: Partitions
+    part: Part
+    parts: Part
+    elsewhere: Annotated[tuple[Elsewhere, ...], Meta(max_length=limits.ELSEWHERE_MAX)] = ()
+
+
+MoveRecord = AdoptGroup | GroupAdopted | AdoptionRefused
+"""A record between coordinators about the move of one name."""
+
+PeerRecord = MoveRecord | AdoptSlots
+PEER_RECORDS = (AdoptGroup, GroupAdopted, AdoptionRefused, AdoptSlots)

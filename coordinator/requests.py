@@ -15,7 +15,15 @@ from coordinator.access import Operation, Resource, Rules, Time
 from coordinator.base_request import BaseRequest, Id, Int32, Int64, Name, Reason, TopicId
 from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics, TopicFact
 from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.move_requests import CancelMove, CheckAdoption, ImportGroup, PeerRecord, ReleaseGroup, TakeBack
+from coordinator.move_requests import (
+    CancelMove,
+    CheckAdoption,
+    ImportGroup,
+    PeerRecord,
+    ReleaseGroup,
+    ReleaseSlots,
+    TakeBack,
+)
 from coordinator.policies import Entries
 
 
@@ -334,6 +342,7 @@ Request = (
     | TakeBack
     | CheckAdoption
     | ImportGroup
+    | ReleaseSlots
 )
 
 

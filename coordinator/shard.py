@@ -28,24 +28,22 @@ from coordinator.group import Group
 from coordinator.group_parts import PLACE_END
 from coordinator.group_types import answer_of_vitals, reconsidered, with_published
 from coordinator.hashing import shard_of
-from coordinator.heartbeats import AnyHeartbeat, Heartbeat, Heartbeats
+from coordinator.heartbeats import AnyHeartbeat, Heartbeat
 from coordinator.kind import Kind, Subject
 from coordinator.kinds import KINDS
 from coordinator.limits import HEARTBEAT_BYTES
-from coordinator.move_parts import Moves
 from coordinator.move_requests import PEER_RECORDS
 from coordinator.moving.kept_moves import KeptMoves
 from coordinator.moving.peers import received_from_peer
-from coordinator.moving.resuming import NO_ADDRESS
 from coordinator.outputs import Output, Reply
 from coordinator.refusals import reject
 from coordinator.requests import JoinGroup, Received, Unreadable, Wake
-from coordinator.shard_time import ShardTime
+from coordinator.shard_bounds import ShardBounds, group_of
 from coordinator.transactions import Settling
 from coordinator.vitals_codec import decode_now_ms
 
 
-class Shard(ShardTime):
+class Shard(ShardBounds):
     """A shard and what it does with requests and deadlines."""
 
     def step(self, log: Sequence[Received], now_ms: int) -> list[Output]:
@@ -112,36 +110,6 @@ class Shard(ShardTime):
         vitals.now_ms = at_ms
         vitals.note_lateness(self._times.now_ms, self._config.late_notice_ms)
         return answer_of_vitals(vitals, request, at_ms, self._config)
-
-    # -- the bounds of a step ------------------------------------------------------------------------------------------
-
-    def _charged(self, received: Received, outputs: Iterable[Output]) -> list[Output]:
-        """Count the outputs of a request against the budget of the step, and return them."""
-        brought = list(outputs)
-        self._budget.spend(_group_of(received), brought, received.size_bytes)
-        return brought
-
-    def _must_wait(self, received: Received) -> bool:
-        """Return whether to defer a request, because the budget of its group or of the shard is used up."""
-        if isinstance(received.request, Wake):
-            return False
-        group_id = _group_of(received)
-        return group_id in self._waiting or self._budget.is_spent_by(group_id)
-
-    def _defer(self, received: Received) -> Iterator[Output]:
-        """Defer a request to the next step; refuse the request if too many are deferred already."""
-        request = received.request
-        self._waiting.add(_group_of(received))
-        if isinstance(request, Heartbeats):
-            self._waiting.update(request.groups)
-        if self._budget.defers(received.size_bytes) or isinstance(request, PEER_RECORDS):
-            self.deferred.append(replace(received, was_deferred=True))
-        elif isinstance(request, Unreadable):
-            yield reject(received, request, self._partition)
-        else:
-            assert not isinstance(request, Wake), "a wake record is no request"
-            error, why = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the shard has too many requests to answer"
-            yield KINDS[type(request)].refuse(request, error, why)
 
     # -- one request ---------------------------------------------------------------------------------------------------
 
@@ -323,17 +291,22 @@ class Shard(ShardTime):
             yield kind.refuse(request, ErrorCode.NOT_COORDINATOR, f"this group's requests belong in partition {home}")
             return
         yield from self._advance(request.group_id, received.at_ms, self._times.now_ms)
-        moves = self._kept_moves(Moves()) if self._moves is None else self._moves
+        moves = self._kept_moves() if self._moves is None else self._moves
         outputs = self._handle(kind, moves, received, received.at_ms)
         yield from self._about_moves(moves, request.group_id, received, outputs)
         if not moves.moves.is_blank:
             self._moves = moves  # a coordinator without peers has imported its first group
 
+    def _take_for_slots(self, kind: Kind, received: Received) -> Iterator[Output]:
+        """Handle a request to move slots. No deadline of a group depends on its slot."""
+        moves = self._kept_moves() if self._moves is None else self._moves
+        yield from self._handle(kind, moves, received, received.at_ms)
+
     def _take_from_peer(self, received: Received) -> Iterator[Output]:
         """Handle a record of another coordinator."""
         record: Any = received.request
-        moves = self._kept_moves(Moves()) if self._moves is None else self._moves
-        yield from self._about_moves(moves, record.group_id, received, received_from_peer(moves, received, record))
+        moves = self._kept_moves() if self._moves is None else self._moves
+        yield from self._about_moves(moves, group_of(received), received, received_from_peer(moves, received, record))
 
     def _about_moves(
         self, moves: KeptMoves, group_id: str, received: Received, outputs: Iterable[Output]
@@ -344,21 +317,6 @@ class Shard(ShardTime):
         yield from outputs
         if not was_here and (group := self._groups.open(group_id)) is not None:
             yield from self._advance(group_id, group.vitals.now_ms, noticed_ms=received.at_ms)
-
-    def _with_moves(self, moves: KeptMoves, outputs: list[Output]) -> list[Output]:
-        """Return the outputs of a step without replies to missing mailboxes, and with the parts of names that move.
-
-        At least one part is written, and not more than the budget allows.
-        """
-        moves.drop_old(self._times.horizon_ms)
-        parts = chain.from_iterable(moves.parts(group_id) for group_id in moves.unwritten)
-        left = [output for output in outputs if type(output) is not Reply or output.to != NO_ADDRESS]
-        for part in parts:
-            self._budget.spend(part.record.group_id, [part], 0)
-            left.append(part)
-            if self._budget.is_spent:
-                break
-        return left
 
     def _handle(self, kind: Kind, subject: Any, received: Received, at_ms: int) -> Iterator[Output]:
         """Check a request, and call its handler or refuse it."""
@@ -388,13 +346,10 @@ _BY_SUBJECT: dict[Subject, Callable[[Shard, Kind, Received], Iterator[Output]]] 
     Subject.RULES: Shard._take_for_rules,
     Subject.POLICIES: Shard._take_for_policies,
     Subject.MOVES: Shard._take_for_moves,
+    Subject.SLOTS: Shard._take_for_slots,
 }
 
 
 def _single(heartbeat: AnyHeartbeat, received: Received) -> Received:
     """Return a heartbeat as a record of its own. The record that has it pays for its bytes."""
     return replace(received, request=heartbeat, size_bytes=0)
-
-
-def _group_of(received: Received) -> str:
-    return getattr(received.request, "group_id", "")

@@ -11,10 +11,11 @@ from coordinator.group_parts import NEVER_MS
 from coordinator.group_store import GroupStore
 from coordinator.guard import KeptRules
 from coordinator.kept_policies import KeptPolicies
-from coordinator.move_parts import Moves
+from coordinator.move_parts import Moves, SlotMoves
 from coordinator.moving.kept_moves import KeptMoves
 from coordinator.requests import Received
 from coordinator.rosters import Rosters
+from coordinator.slots import Place
 
 
 class ShardState:
@@ -46,7 +47,8 @@ class ShardState:
         self._groups = GroupStore(kept.groups, kept.removed_groups, kept.pending, rosters)
         self._settled_before, self._transactions_topic_id = kept.settled_before, kept.transactions_topic_id
         self._rules, self._policies = KeptRules(config, kept.access), KeptPolicies(config, kept.policies)
-        self._moves = self._kept_moves(kept.moves or Moves()) if config.peers or kept.moves else None
+        has_moves = config.peers or kept.moves is not None or kept.slots is not None
+        self._moves = self._kept_moves(kept.moves, kept.slots) if has_moves else None
         self._clock, self._allowance = kept.clock, kept.allowance
         self.deferred: list[Received] = []
         """The requests that the latest step has deferred. The log of the next step must begin with them."""
@@ -55,8 +57,9 @@ class ShardState:
         self._budget = Budget()
         self._waiting = set[str]()  # groups with requests that this step has deferred
 
-    def _kept_moves(self, moves: Moves) -> KeptMoves:
-        return KeptMoves(self._config, moves, self._groups, self._partition, self._partitions)
+    def _kept_moves(self, moves: Moves | None = None, slots: SlotMoves | None = None) -> KeptMoves:
+        place = Place(self._partition, self._partitions)
+        return KeptMoves(self._config, moves or Moves(), slots or SlotMoves(), self._groups, place)
 
     @property
     def due_in_ms(self) -> int | None:
@@ -64,7 +67,7 @@ class ShardState:
 
         Deferred requests, and parts of groups that move, are due at once. None if the shard waits for nothing.
         """
-        if self.deferred or (self._moves is not None and self._moves.unwritten):
+        if self.deferred or (self._moves is not None and self._moves.has_unwritten):
             return 0
         deadline_ms = self.next_deadline_ms
         return None if deadline_ms is None else max(deadline_ms - self._times.horizon_now_ms, 0)
@@ -79,7 +82,8 @@ class ShardState:
     def is_blank(self) -> bool:
         """True if the shard keeps no group, removed group, rule, policy, move, and no place of a transaction."""
         kept = self._groups.removed_groups, self._rules.written, self._policies.written, self._settled_before
-        return not (self._groups.stored or any(kept) or self._written_moves is not None)
+        moves = self._written_moves, self._written_slots
+        return not (self._groups.stored or any(kept)) and moves == (None, None)
 
     @property
     def settled(self) -> tuple[str, int]:
@@ -110,13 +114,24 @@ class ShardState:
         return None if self._moves is None else self._moves.written
 
     @property
+    def _written_slots(self) -> SlotMoves | None:
+        return None if self._moves is None else self._moves.written_slots
+
+    @property
     def moves(self) -> Moves:
         """The moves of groups between coordinators, for tests and tools."""
         return Moves() if self._moves is None else self._moves.moves
+
+    @property
+    def slots(self) -> SlotMoves:
+        """The moves of slots between coordinators, for tests and tools."""
+        return SlotMoves() if self._moves is None else self._moves.slots
 
     def to_bytes(self) -> bytes:
         """Return the shard as bytes, for the argument `state` of another `Shard`."""
         groups, rules = self._groups, self._rules.written
         places = self._settled_before, groups.pending, self._transactions_topic_id
         kept = groups.stored, groups.removed_groups, rules, self._clock, self._allowance
-        return codec.encode_shard(Kept(*kept, *places, self._policies.written, self._written_moves))
+        return codec.encode_shard(
+            Kept(*kept, *places, self._policies.written, self._written_moves, self._written_slots)
+        )

@@ -1,7 +1,8 @@
-"""The moves that a shard keeps, and the custody of names that follows from them (moving.md 2.1).
+"""The moves that a shard keeps, and the custody of names that follows from them (moving.md 2.1, 4.1).
 
 A request for a name that another coordinator serves is answered with a redirection. A name that is in transit has no
-server. Without peers and without an entry a shard has no `KeptMoves` at all.
+server. A name without an entry is served by the owner of its slot. Without peers and without an entry a shard has no
+`KeptMoves` at all.
 """
 
 from collections.abc import Iterator
@@ -19,12 +20,13 @@ from coordinator.group import Group
 from coordinator.group_store import GroupStore
 from coordinator.hashing import crc32c, shard_of
 from coordinator.limits import MOVE_AGE_MS, VERDICT_MS, VERDICTS_DROPPED_EVERY_MS
-from coordinator.move_parts import ADOPTED, Moves, Verdict
-from coordinator.move_requests import AdoptGroup, PeerRecord
+from coordinator.move_parts import ADOPTED, Moves, SlotMoves, Verdict
+from coordinator.move_requests import AdoptGroup, MoveRecord
 from coordinator.moving import carrying
 from coordinator.moving.resuming import lacks_addresses
 from coordinator.outputs import Moved, MoveIgnored, Output, Reply, ToPeer
 from coordinator.phases import GroupType, Phase
+from coordinator.slots import HERE, Holding, Place, slot_of
 
 FOREIGN = "another coordinator serves this group"
 
@@ -42,30 +44,47 @@ class KeptMoves:
     """The moves of a shard.
 
     Args:
-        moves: The entries of the shard's state.
+        moves: The entries of the shard's state about names.
+        slots: Those about slots.
         groups: The groups of the shard.
+        place: The shard.
     """
 
-    def __init__(self, config: Config, moves: Moves, groups: GroupStore, partition: int, partitions: int) -> None:
-        self.config, self.moves, self.groups = config, moves, groups
-        self.partition, self._partitions = partition, partitions
+    def __init__(self, config: Config, moves: Moves, slots: SlotMoves, groups: GroupStore, place: Place) -> None:
+        self.config, self.moves, self.slots, self.groups, self.place = config, moves, slots, groups, place
         self.noticed_ms = 0
         """The present time of the coordinator in this step."""
 
     @property
     def written(self) -> Moves | None:
-        """The entries, for the shard's state; None if there are none."""
+        """The entries about names, for the shard's state; None if there are none."""
         return None if self.moves.is_blank else self.moves
+
+    @property
+    def written_slots(self) -> SlotMoves | None:
+        """The entries about slots, for the shard's state; None if there are none."""
+        return None if self.slots.is_blank else self.slots
 
     # -- custody -------------------------------------------------------------------------------------------------------
 
     def owns(self, group_id: str) -> bool:
         """Return whether the slot of a name is this coordinator's own."""
-        return self.config.slots == "all"
+        return self._owned_by(self._holding_of(group_id))
+
+    def owns_slot(self, slot: int) -> bool:
+        """Return whether a slot is this coordinator's own."""
+        return self._owned_by(self.slots.owners.of(slot))
+
+    def _owned_by(self, holding: Holding | None) -> bool:
+        return self.config.slots == "all" if holding is None else holding.owner == HERE
+
+    def _holding_of(self, group_id: str) -> Holding | None:
+        owners = self.slots.owners
+        return owners.of(slot_of(group_id)) if owners.holdings else None
 
     def is_of_this_shard(self, group_id: str) -> bool:
         """Return whether a name belongs to this shard."""
-        return shard_of(group_id, self._partitions) == self.partition
+        return shard_of(group_id, self.place.partitions) == self.place.partition
 
     def custody_of(self, group_id: str) -> Custody:
         """Return the relation of the shard to a name."""
@@ -93,12 +112,12 @@ class KeptMoves:
         )
 
     def moved(self, group_id: str) -> Moved | None:
-        """Return where a name is that is in transit or away; None if that is not known."""
+        """Return where a name is that is not served here, or where its slot is; None if that is not known."""
         if (sent := self.moves.sent.get(group_id)) is not None:
             return Moved(sent.to, sent.number)
         if (away := self.moves.away.get(group_id)) is not None:
             return Moved(away.to, away.number)
-        return None
+        return moved_slot(self._holding_of(group_id))
 
     def refuse(self, kind: Any, request: Any) -> Reply | None:
         """Return the redirection of a request whose name is not served here; None if it is."""
@@ -182,7 +201,7 @@ class KeptMoves:
 
     # -- outputs -------------------------------------------------------------------------------------------------------
 
-    def ignored(self, record: PeerRecord, at_ms: int, why: str) -> Iterator[Output]:
+    def ignored(self, record: MoveRecord, at_ms: int, why: str) -> Iterator[Output]:
         """Yield the event of a record of another coordinator that changes nothing."""
         yield MoveIgnored(
             group_id=record.group_id,
@@ -193,7 +212,7 @@ class KeptMoves:
             record=str(type(record).__struct_config__.tag),
             move_id=record.move_id,
             number=record.number,
-            partition=self.partition,
+            partition=self.place.partition,
             why=why,
         )
 
@@ -228,3 +247,18 @@ class KeptMoves:
         """The names with parts that are not written yet. Only peers get any."""
         peers = self.config.peers
         return [group_id for group_id, sent in self.moves.sent.items() if sent.unwritten and sent.to in peers]
+
+    @property
+    def has_unwritten(self) -> bool:
+        """True if records for other coordinators are not written yet."""
+        return bool(self.unwritten or self.unwritten_slots)
+
+    @property
+    def unwritten_slots(self) -> list[int]:
+        """The numbers of released slots with records that are not written yet. Only peers get any."""
+        return [number for number, giving in self.slots.giving.items() if giving.to in self.config.peers]
+
+
+def moved_slot(holding: Holding | None) -> Moved | None:
+    """Return where a slot is that another coordinator owns; None if that is not known."""
+    return None if holding is None or holding.owner == HERE else Moved(holding.owner, holding.number, "slot")

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from coordinator.access import ANONYMOUS, CLUSTER_NAME, UNKNOWN_HOST, Operation, Resource
-from coordinator.move_requests import AdoptGroup, PeerRecord
-from coordinator.moving import source, target
+from coordinator.move_requests import AdoptGroup, AdoptSlots, PeerRecord
+from coordinator.moving import slot_target, source, target
 from coordinator.moving.kept_moves import KeptMoves
 from coordinator.outputs import AccessDenied, Output
 from coordinator.requests import Received
@@ -18,6 +18,8 @@ def received_from_peer(kept: KeptMoves, received: Received, record: PeerRecord) 
         doubt = f"{record.source} is no peer of this coordinator"
     if doubt is not None:
         yield _denied(record, at_ms, doubt)
+    elif isinstance(record, AdoptSlots):
+        yield from _about_slots(kept, record, at_ms)
     elif record.to != kept.config.prefix:
         yield from kept.ignored(record, at_ms, f"it is meant for {record.to}")
     elif not kept.is_of_this_shard(record.group_id):
@@ -26,6 +28,13 @@ def received_from_peer(kept: KeptMoves, received: Received, record: PeerRecord) 
         yield from target.adopt(kept, record, at_ms)
     else:
         yield from source.answered(kept, record, at_ms)
+
+
+def _about_slots(kept: KeptMoves, record: AdoptSlots, at_ms: int) -> Iterator[Output]:
+    if record.to == kept.config.prefix:
+        yield from slot_target.adopt_slots(kept, record, at_ms)
+    else:
+        yield slot_target.ignored(kept, record, at_ms, f"it is meant for {record.to}")
 
 
 def _denied(record: PeerRecord, at_ms: int, why: str) -> AccessDenied:

@@ -95,7 +95,7 @@ def _release(kept: KeptMoves, request: ReleaseGroup, context: Context) -> Iterat
     number = max(kept.number_of(group_id) + 1, kept.config.fencing_token_floor, now_ms * 1_000)
     sent = Sent(
         to=request.to,
-        move_id=f"{kept.config.prefix}/{kept.partition}/{context.offset}",
+        move_id=f"{kept.config.prefix}/{kept.place.partition}/{context.offset}",
         number=number,
         released_ms=context.now_ms,
         state=b"",

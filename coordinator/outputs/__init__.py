@@ -35,12 +35,22 @@ from coordinator.outputs.events import (
     RebalanceStarted,
     Rejected,
 )
-from coordinator.outputs.move_events import GroupArrived, GroupMoved, GroupReleased, GroupTakenBack, MoveIgnored
+from coordinator.outputs.move_events import (
+    GroupArrived,
+    GroupMoved,
+    GroupReleased,
+    GroupTakenBack,
+    MoveIgnored,
+    SlotsAdopted,
+    SlotsIgnored,
+    SlotsReleased,
+)
 from coordinator.outputs.move_replies import (
     CancelMoveAnswer,
     CheckAdoptionAnswer,
     ImportGroupAnswer,
     ReleaseGroupAnswer,
+    ReleaseSlotsAnswer,
     TakeBackAnswer,
 )
 from coordinator.outputs.observed_events import (
@@ -209,6 +219,7 @@ __all__ = [
     "RebalanceStarted",
     "Rejected",
     "ReleaseGroupAnswer",
+    "ReleaseSlotsAnswer",
     "Reply",
     "RepublishGroupAnswer",
     "SeatTaken",
@@ -216,6 +227,9 @@ __all__ = [
     "SetAccessAnswer",
     "SetPoliciesAnswer",
     "SettleTransactionsAnswer",
+    "SlotsAdopted",
+    "SlotsIgnored",
+    "SlotsReleased",
     "StandingBy",
     "SyncGroupAnswer",
     "TakeBackAnswer",

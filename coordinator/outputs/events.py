@@ -3,7 +3,16 @@
 from msgspec import UNSET, Struct, UnsetType
 
 from coordinator.outputs.base_events import Event, MemberEvent
-from coordinator.outputs.move_events import GroupArrived, GroupMoved, GroupReleased, GroupTakenBack, MoveIgnored
+from coordinator.outputs.move_events import (
+    GroupArrived,
+    GroupMoved,
+    GroupReleased,
+    GroupTakenBack,
+    MoveIgnored,
+    SlotsAdopted,
+    SlotsIgnored,
+    SlotsReleased,
+)
 from coordinator.outputs.observed_events import HistoryGap, MemberGone, ObservationBegan, OffsetsForgotten, TopicNamed
 from coordinator.outputs.policy_events import (
     FreezeBegun,
@@ -337,4 +346,7 @@ AnyEvent = (
     | GroupTakenBack
     | GroupArrived
     | MoveIgnored
+    | SlotsReleased
+    | SlotsAdopted
+    | SlotsIgnored
 )

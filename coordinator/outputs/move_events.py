@@ -1,4 +1,4 @@
-"""Events of groups that move between coordinators (moving.md 2.4)."""
+"""Events of groups and slots that move between coordinators (moving.md 2.4, 4.3)."""
 
 from coordinator.outputs.base_events import Event
 
@@ -47,6 +47,50 @@ class MoveIgnored(Event, frozen=True, kw_only=True, tag="move_ignored", rename={
     source: str
     record: str
     move_id: str
+    number: int
+    partition: int
+    why: str
+
+
+class SlotsReleased(Event, frozen=True, kw_only=True, tag="slots_released"):
+    """A shard creates no groups of these slots any more, because the coordinator `to` gets them.
+
+    Args:
+        slots: The slots of the shard, such as "0-511,600".
+        listed: How many names the other coordinator gets to know with them.
+    """
+
+    to: str
+    number: int
+    partition: int
+    slots: str
+    listed: int
+
+
+class SlotsAdopted(Event, frozen=True, kw_only=True, tag="slots_adopted", rename={"source": "from"}):
+    """A shard creates the groups of these slots from now on. They have come from `source`, `from` in JSON.
+
+    Args:
+        slots: The slots of the shard, such as "0-511,600".
+        listed: How many names of these slots the other coordinator knew.
+    """
+
+    source: str
+    number: int
+    partition: int
+    slots: str
+    listed: int
+
+
+class SlotsIgnored(Event, frozen=True, kw_only=True, tag="slots_ignored", rename={"source": "from"}):
+    """A record of another coordinator about slots was ignored. `why` is the reason.
+
+    Args:
+        from_shard: The shard of the other coordinator.
+    """
+
+    source: str
+    from_shard: int
     number: int
     partition: int
     why: str

@@ -31,3 +31,15 @@ class ImportGroupAnswer(Answer, frozen=True, kw_only=True, tag="import_group"):
     """The result: `adopted`, `adopted before`, `kept` while other parts are missing, or the reason of the refusal."""
 
     result: str = ""
+
+
+class ReleaseSlotsAnswer(Answer, frozen=True, kw_only=True, tag="release_slots"):
+    """The shard creates no groups of these slots any more.
+
+    Args:
+        slots: How many slots of the request have names in the shard.
+        listed: How many names the target gets to know with them.
+    """
+
+    slots: int = 0
+    listed: int = 0

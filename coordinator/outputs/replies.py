@@ -13,6 +13,7 @@ from coordinator.outputs.move_replies import (
     CheckAdoptionAnswer,
     ImportGroupAnswer,
     ReleaseGroupAnswer,
+    ReleaseSlotsAnswer,
     TakeBackAnswer,
 )
 from coordinator.phases import Phase
@@ -380,6 +381,7 @@ AnyAnswer = (
     | TakeBackAnswer
     | CheckAdoptionAnswer
     | ImportGroupAnswer
+    | ReleaseSlotsAnswer
 )
 
 

@@ -49,6 +49,8 @@ EVENTS = pa.schema([
     ("identity", _TEXT), ("flaps", _INT), ("times", _INT), ("policies", _INT),
     # of groups that move: group_released, group_moved, group_taken_back, group_arrived, move_ignored
     ("to", _TEXT), ("from", _TEXT), ("move_id", _TEXT), ("number", _LONG), ("version_before", _LONG), ("record", _TEXT),
+    # of slots that move: slots_released, slots_adopted, slots_ignored
+    ("slots", _TEXT), ("listed", _INT), ("from_shard", _INT),
     # of groups that Kafka's coordinator keeps: observation_began, history_gap, member_gone, an inferred rebalance
     ("founded", pa.bool_()), ("from_offset", _LONG), ("from_generation", _INT), ("to_generation", _INT),
     ("holes", pa.bool_()), ("last_commit_ms", _LONG), ("session_timeout_ms", _INT), ("likely", _TEXT),

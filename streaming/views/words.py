@@ -58,6 +58,9 @@ from coordinator.outputs import (
     Rejected,
     SeatTaken,
     SeatVacated,
+    SlotsAdopted,
+    SlotsIgnored,
+    SlotsReleased,
     TopicNamed,
 )
 from coordinator.phases import GroupType, Phase
@@ -352,6 +355,11 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     GroupTakenBack: lambda e: f"taken back from {escape(e.to)}: {escape(e.reason)}",
     GroupArrived: lambda e: f"arrived from {escape(e.source)}",
     MoveIgnored: lambda e: f"{escape(e.record)} from {escape(e.source)} was ignored: {escape(e.why)}",
+    SlotsReleased: lambda e: f"slots {escape(e.slots)} released to {escape(e.to)}, with {counted(e.listed, 'name')}",
+    SlotsAdopted: lambda e: (
+        f"slots {escape(e.slots)} adopted from {escape(e.source)}, with {counted(e.listed, 'name')}"
+    ),
+    SlotsIgnored: lambda e: f"slots from shard {e.from_shard} of {escape(e.source)} were ignored: {escape(e.why)}",
     Oversized: lambda e: f"{escape(e.what)} of {e.bytes} bytes is too large for a record and was omitted",
     Tombstone: _tombstone,
     Gap: lambda g: f"MISSING: versions {g.first} to {g.last} of this group were published and are not in the topics",

@@ -273,7 +273,7 @@ def _row(output: Output, topics: OutputTopics, shard: int) -> Row:
     if isinstance(output, ToPeer):
         assert topics.sign_for_peer is not None, "a coordinator without peers writes to none"
         topic, value = topics.sign_for_peer(output.record)
-        return Row(topic, None, output.record.group_id.encode(), value)
+        return Row(topic, output.partition, output.name.encode(), value)
     return Row(topics.events, shard, (output.group_id or "").encode(), _encode(output))
 
 

@@ -127,6 +127,7 @@ MAY_FORMAT = {
     "converting._read",                    # text
     "hashing",                             # numbers
     "kept_policies._why_not",              # numbers
+    "peers._about_slots",                  # text
     "peers.received_from_peer",            # text
     "policies.Problem.__str__",            # text
     "policies.problems",                   # numbers
@@ -138,6 +139,12 @@ MAY_FORMAT = {
     "membership._new_id",                  # text
     "shard.Shard._group_for",              # a number
     "shard.Shard._take_for_moves",         # a number
+    "slot_source._why_never",              # text and numbers
+    "slot_source._why_not_again",          # a number
+    "slot_source._why_not_now",            # text and numbers
+    "slot_source._refusal",                # numbers
+    "slot_target._why_not",                # numbers
+    "slots.ranges_of",                     # numbers
     "soundness._problem_of_classic",       # text
     "soundness.problem_of",                # a number
     "source._release",                     # text and numbers

@@ -1,0 +1,217 @@
+"""The owner of slots gives them up: it creates no groups of them any more, and keeps their names (moving.md 4.3).
+
+Each shard of the owner writes to each shard of the target that has names of these slots. The records list the names
+that the shard has an entry of: the target must create no group of such a name, and redirects its requests.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from coordinator.context import Context
+from coordinator.errors import ErrorCode
+from coordinator.hashing import shard_of
+from coordinator.limits import ELSEWHERE_MAX, MOVE_PART_BYTES, MOVE_PARTS_MAX, SLOTS_AGAIN_MS, SLOTS_AHEAD_MS
+from coordinator.move_parts import Away, Giving
+from coordinator.move_requests import AdoptSlots, Elsewhere, ReleaseSlots
+from coordinator.moving.kept_moves import Custody, KeptMoves, moved_slot
+from coordinator.outputs import Output, ReleaseSlotsAnswer, Reply, SlotsReleased, ToPeer
+from coordinator.refusals import refusal
+from coordinator.slots import Place, bitmap_of, ranges_of, slot_of, slots_at, slots_between, slots_in
+
+FOREIGN = "another coordinator owns one of these slots"
+
+_encode = msgspec.json.Encoder().encode
+
+
+def release_slots(kept: KeptMoves, request: ReleaseSlots, context: Context) -> Iterator[Output]:
+    """Give slots to another coordinator, which cannot refuse them. The number of an earlier request sends them again.
+
+    Replies with:
+        NOT_COORDINATOR: another coordinator owns one of the slots.
+        INVALID_REQUEST: the slots cannot be released, or not now.
+    """
+    slots, now_ms = slots_in(request.slots) & slots_at(kept.place), context.now_ms
+    giving = Giving(
+        to=request.to,
+        partitions=kept.config.peer_partitions.get(request.to, 0),
+        number=request.made_ms,
+        offset=context.offset,
+        slots=bitmap_of(slots),
+        elsewhere=tuple(_known(kept, slots)),
+    )
+    if (refused := _refusal(kept, request, giving, now_ms)) is not None:
+        yield refused
+        return
+    if slots and not _is_again(kept, giving):
+        yield _give_up(kept, giving, now_ms)
+    if slots:
+        kept.slots.giving[giving.number] = giving
+    answer = ReleaseSlotsAnswer(request_id=request.request_id, slots=len(slots), listed=len(giving.elsewhere))
+    yield Reply(request.reply_to, answer)
+
+
+def _known(kept: KeptMoves, slots: frozenset[int]) -> Iterator[Elsewhere]:
+    """Yield the names of slots that the shard has an entry of, with the coordinator of each one.
+
+    A name in transit is listed as one that is here: no other coordinator can have adopted it before it owns the slot.
+    """
+    moves, groups = kept.moves, kept.groups
+    entries = groups.stored, groups.removed_groups, moves.sent, moves.away, moves.guests, moves.verdicts
+    for name in sorted({name for each in entries for name in each if slot_of(name) in slots}):
+        custody = kept.custody_of(name)
+        if custody is Custody.AWAY:
+            yield Elsewhere(name, moves.away[name].number, moves.away[name].to)
+        elif custody is Custody.IN_TRANSIT:
+            yield Elsewhere(name, moves.sent[name].number, kept.config.prefix)
+        elif custody is Custody.HERE:
+            yield Elsewhere(name, kept.number_of(name), kept.config.prefix)
+
+
+def _give_up(kept: KeptMoves, giving: Giving, now_ms: int) -> SlotsReleased:
+    """Give up slots. The names that are here become guests, and those that are away are kept from now on."""
+    for name, number, at in map(msgspec.structs.astuple, giving.elsewhere):
+        if at == kept.config.prefix:
+            kept.moves.guests[name] = number
+        else:
+            kept.moves.away[name] = Away(at, number, now_ms)
+    slots = slots_in(giving.slots)
+    kept.slots.owners = kept.slots.owners.moved(slots, giving.number, giving.to, now_ms)
+    return SlotsReleased(
+        group_id=None,
+        version=None,
+        at_ms=now_ms,
+        generation_id=None,
+        to=giving.to,
+        number=giving.number,
+        partition=kept.place.partition,
+        slots=ranges_of(slots),
+        listed=len(giving.elsewhere),
+    )
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+def _refusal(kept: KeptMoves, request: ReleaseSlots, giving: Giving, now_ms: int) -> Reply | None:
+    """Return the refusal of a request; None if its slots are released, or sent again."""
+    foreign = min((slot for slot in slots_in(giving.slots) if not kept.owns_slot(slot)), default=None)
+    if (why := _why_never(kept, request, now_ms)) is None:
+        if _is_again(kept, giving):
+            why = _why_not_again(kept, giving, now_ms)
+        elif foreign is not None:
+            moved = moved_slot(kept.slots.owners.of(foreign))
+            fields = {} if moved is None else {"moved": moved}
+            return refusal(ReleaseSlotsAnswer, request, ErrorCode.NOT_COORDINATOR, FOREIGN, **fields)
+        else:
+            why = _why_not_now(kept, giving)
+    if why is None and (parts := _most_parts(kept, giving)) > MOVE_PARTS_MAX:
+        why = f"the names of these slots take {parts} parts, and {MOVE_PARTS_MAX} are allowed; release fewer at once"
+    return None if why is None else refusal(ReleaseSlotsAnswer, request, ErrorCode.INVALID_REQUEST, why)
+
+
+def _why_never(kept: KeptMoves, request: ReleaseSlots, now_ms: int) -> str | None:
+    """Return a sentence about a request that does not fit this coordinator; None if it does."""
+    config = kept.config
+    if request.to == config.prefix:
+        return f"{request.to} is this coordinator itself"
+    if request.to not in config.peers:
+        return f"{request.to} is no peer of this coordinator"
+    if request.to not in config.peer_partitions:
+        return f"the number of request partitions of {request.to} is not known"
+    if request.made_ms > now_ms + SLOTS_AHEAD_MS:
+        return f"made_ms is {request.made_ms}, which is in the future: it is {now_ms} now"
+    return None if slots_in(request.slots) else "the request names no slot"
+
+
+def _is_again(kept: KeptMoves, giving: Giving) -> bool:
+    """Return whether exactly these slots were released with this number to the same coordinator."""
+    moves = ((each.number, each.owner, each.slots) for each in kept.slots.owners.holdings)
+    return (giving.number, giving.to, giving.slots) in moves
+
+
+def _why_not_again(kept: KeptMoves, giving: Giving, now_ms: int) -> str | None:
+    """Return a sentence about slots that cannot be sent again; None if they can."""
+    since_ms = next(each.since_ms for each in kept.slots.owners.holdings if each.slots == giving.slots)
+    if since_ms + SLOTS_AGAIN_MS > now_ms:
+        return None
+    return f"the slots were released at {since_ms}, and names that were elsewhere then are forgotten by now"
+
+
+def _why_not_now(kept: KeptMoves, giving: Giving) -> str | None:
+    """Return a sentence about own slots that cannot be released at this time; None if they can."""
+    owners, slots = kept.slots.owners, slots_in(giving.slots)
+    number = max((owners.number_of(slot) for slot in slots), default=0)
+    if giving.number <= number:
+        return f"made_ms is {giving.number}, and these slots have the number {number} already"
+    if any(each.number == giving.number for each in owners.holdings):
+        return f"other slots have moved with the number {giving.number}"
+    in_transit = min((name for name in kept.moves.sent if slot_of(name) in slots), default=None)
+    return None if in_transit is None else f"{in_transit} is in transit to {kept.moves.sent[in_transit].to}"
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+def unwritten(kept: KeptMoves) -> Iterator[ToPeer]:
+    """Yield the records about released slots that are not written yet, and note that they are."""
+    for number in kept.unwritten_slots:
+        giving = kept.slots.giving[number]
+        records = list(_records(kept, giving))
+        for record in records[giving.written :]:
+            giving.written += 1
+            if giving.written == len(records):
+                del kept.slots.giving[number]
+            yield record
+
+
+def _records(kept: KeptMoves, giving: Giving) -> Iterator[ToPeer]:
+    slots = slots_in(giving.slots)
+    for target, elsewhere in _by_target(giving):
+        those = slots & slots_between(kept.place, target)
+        if not those:
+            continue
+        parts = list(_cut(elsewhere))
+        for part, names in enumerate(parts, 1):
+            record = AdoptSlots(
+                source=kept.config.prefix,
+                to=giving.to,
+                number=giving.number,
+                offset=giving.offset,
+                slots=bitmap_of(those),
+                from_shard=kept.place.partition,
+                from_partitions=kept.place.partitions,
+                to_shard=target.partition,
+                to_partitions=target.partitions,
+                part=part,
+                parts=len(parts),
+                elsewhere=names,
+            )
+            yield ToPeer(record, target.partition)
+
+
+def _by_target(giving: Giving) -> Iterator[tuple[Place, list[Elsewhere]]]:
+    """Yield each shard of the target, with the listed names that are in it."""
+    names: list[list[Elsewhere]] = [[] for _ in range(giving.partitions)]
+    for each in giving.elsewhere:
+        names[shard_of(each.name, giving.partitions)].append(each)
+    for partition, elsewhere in enumerate(names):
+        yield Place(partition, giving.partitions), elsewhere
+
+
+def _cut(elsewhere: Iterable[Elsewhere]) -> Iterator[tuple[Elsewhere, ...]]:
+    """Yield names in parts within their bounds. Without names, one part is empty."""
+    part, size = list[Elsewhere](), 0
+    for each in elsewhere:
+        added = len(_encode(each)) + 1
+        if part and (len(part) == ELSEWHERE_MAX or size + added > MOVE_PART_BYTES):
+            yield tuple(part)
+            part, size = [], 0
+        part.append(each)
+        size += added
+    yield tuple(part)
+
+
+def _most_parts(kept: KeptMoves, giving: Giving) -> int:
+    """Return the largest number of parts for one shard of the target."""
+    return max((sum(1 for _ in _cut(elsewhere)) for _, elsewhere in _by_target(giving)), default=0)

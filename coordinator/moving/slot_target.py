@@ -1,0 +1,166 @@
+"""The target of slots adopts them when all their names have come from all shards of the source (moving.md 4.3).
+
+From then on it creates the groups of these slots, except for the listed names, which are `away`. It cannot refuse
+slots: it adopts them, or ignores a record that is late or does not fit.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from coordinator.limits import SLOTS, SLOTS_COMING_MAX
+from coordinator.move_parts import Away, Coming
+from coordinator.move_requests import AdoptSlots, Elsewhere
+from coordinator.moving.kept_moves import KeptMoves
+from coordinator.outputs import Output, SlotsAdopted, SlotsIgnored
+from coordinator.slots import HERE, Place, bitmap_of, partitions_with, ranges_of, slot_of, slots_between, slots_in
+
+
+def adopt_slots(kept: KeptMoves, record: AdoptSlots, at_ms: int) -> Iterator[Output]:
+    """Keep the record of one shard of the source, and adopt the slots of which it was the last one."""
+    if (why := _why_not(kept, record)) is not None:
+        yield ignored(kept, record, at_ms, why)
+        return
+    coming = _coming_of(kept, record)
+    if coming is None or (coming.offset, coming.partitions, coming.parts) != _sending(record):
+        coming = _begin(kept, record, coming)
+    coming.came[record.part] = record.elsewhere
+    if coming.is_complete:
+        yield from _adopt(kept, record.source, at_ms)
+
+
+def ignored(kept: KeptMoves, record: AdoptSlots, at_ms: int, why: str) -> SlotsIgnored:
+    """Return the event of a record about slots that changes nothing."""
+    return SlotsIgnored(
+        group_id=None,
+        version=None,
+        at_ms=at_ms,
+        generation_id=None,
+        source=record.source,
+        from_shard=record.from_shard,
+        number=record.number,
+        partition=kept.place.partition,
+        why=why,
+    )
+
+
+# -- records that are missing ------------------------------------------------------------------------------------------
+
+
+def _why_not(kept: KeptMoves, record: AdoptSlots) -> str | None:
+    """Return a sentence about a record that changes nothing; None if it is kept."""
+    if kept.place != Place(record.to_shard, record.to_partitions):
+        return f"it is meant for shard {record.to_shard} of {record.to_partitions}"
+    if record.from_shard >= record.from_partitions or record.part > record.parts:
+        return "its numbers do not fit each other"
+    if not (slots := _slots_of(kept, record)):
+        return "none of its slots has names in both shards"
+    if not _fresh(kept, slots, record.number):
+        return f"its slots have the number {max(map(kept.slots.owners.number_of, slots))} here already"
+    coming = _coming_of(kept, record)
+    if coming is not None and coming.offset > record.offset:
+        return "a later request has sent the slots again"
+    if coming is None and len(kept.slots.coming) >= SLOTS_COMING_MAX:
+        return f"{SLOTS_COMING_MAX} others have missing records"
+    return None
+
+
+def _slots_of(kept: KeptMoves, record: AdoptSlots) -> frozenset[int]:
+    return slots_in(record.slots) & slots_between(Place(record.from_shard, record.from_partitions), kept.place)
+
+
+def _fresh(kept: KeptMoves, slots: Iterable[int], number: int) -> frozenset[int]:
+    """Return the slots whose number here is below that of a record: a late record moves no slot."""
+    return frozenset(slot for slot in slots if kept.slots.owners.number_of(slot) < number)
+
+
+def _coming_of(kept: KeptMoves, record: AdoptSlots) -> Coming | None:
+    """Return the entry of a move of slots from one shard of the source."""
+    move = record.source, record.from_shard, record.number
+    return next((each for each in kept.slots.coming if (each.source, each.shard, each.number) == move), None)
+
+
+def _sending(record: AdoptSlots) -> tuple[int, int, int]:
+    """Return what all parts of one sending have in common. The names of two sendings may be cut at other places."""
+    return record.offset, record.from_partitions, record.parts
+
+
+def _begin(kept: KeptMoves, record: AdoptSlots, before: Coming | None) -> Coming:
+    """Return a new entry, in place of that of an earlier sending."""
+    coming = Coming(
+        source=record.source,
+        shard=record.from_shard,
+        partitions=record.from_partitions,
+        number=record.number,
+        offset=record.offset,
+        slots=bitmap_of(_fresh(kept, _slots_of(kept, record), record.number)),
+        parts=record.parts,
+    )
+    kept.slots.coming = [*(each for each in kept.slots.coming if each is not before), coming]
+    return coming
+
+
+# -- slots that have come ----------------------------------------------------------------------------------------------
+
+
+def _adopt(kept: KeptMoves, source: str, at_ms: int) -> Iterator[Output]:
+    """Adopt the slots of which all shards of the source have sent all parts."""
+    complete = [
+        (each, slots_in(each.slots)) for each in kept.slots.coming if each.source == source and each.is_complete
+    ]
+    ready: dict[int, set[int]] = {}
+    for slot in range(SLOTS):
+        those = [each for each, slots in complete if slot in slots]
+        came = {each.shard for each in those}
+        if those and came.issuperset(partitions_with(slot, those[-1].partitions, kept.place)):
+            ready.setdefault(max(each.number for each in those), set()).add(slot)
+    for number, slots in sorted(ready.items()):
+        sent = sorted((each for each, those in complete if those & slots), key=_by_number)
+        yield _own(kept, number, slots, sent, at_ms)
+
+
+def _by_number(coming: Coming) -> int:
+    return coming.number
+
+
+def _own(kept: KeptMoves, number: int, slots: set[int], sent: Sequence[Coming], at_ms: int) -> SlotsAdopted:
+    """Serve the names of slots from now on, except for those that are elsewhere.
+
+    A name that is not listed is free: the source knows every name of its slots that is elsewhere. So an older entry of
+    such a name in `away` is wrong by now.
+    """
+    names = (name for each in sent for part in each.came.values() for name in part)
+    listed = {each.name: each for each in names if slot_of(each.name) in slots and kept.is_of_this_shard(each.name)}
+    moves = kept.moves
+    for name in [name for name in moves.away if slot_of(name) in slots and name not in listed]:
+        del moves.away[name]
+    for each in listed.values():
+        _note(kept, each, at_ms)
+    for name in [name for name in moves.guests if slot_of(name) in slots]:
+        del moves.guests[name]
+    kept.slots.owners = kept.slots.owners.moved(slots, number, HERE, at_ms)
+    for coming in kept.slots.coming:
+        coming.slots = bitmap_of(_fresh(kept, slots_in(coming.slots), coming.number))
+    kept.slots.coming = [coming for coming in kept.slots.coming if any(coming.slots)]
+    return SlotsAdopted(
+        group_id=None,
+        version=None,
+        at_ms=at_ms,
+        generation_id=None,
+        source=sent[0].source,
+        number=number,
+        partition=kept.place.partition,
+        slots=ranges_of(slots),
+        listed=len(listed),
+    )
+
+
+def _note(kept: KeptMoves, each: Elsewhere, at_ms: int) -> None:
+    """Note where a listed name is, unless it is here or in transit, or a later move of it is known."""
+    moves, name = kept.moves, each.name
+    if name in kept.groups.stored or name in moves.guests or name in moves.sent:
+        return
+    if kept.number_of(name) > each.number:
+        return
+    if each.at == kept.config.prefix:
+        moves.away.pop(name, None)
+    else:
+        moves.away[name] = Away(each.at, each.number, at_ms)
