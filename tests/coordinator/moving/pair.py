@@ -15,12 +15,16 @@ from coordinator.move_requests import (
     CancelMove,
     CheckAdoption,
     Evidence,
+    MoveRecord,
     PeerRecord,
     ReleaseGroup,
+    ReleaseSlots,
     TakeBack,
 )
+from coordinator.moving.kept_moves import Custody
 from coordinator.outputs import Output, ToPeer
 from coordinator.requests import Received
+from coordinator.slots import bitmap_of, slot_of
 from tests.coordinator.scenario import Scenario
 
 
@@ -28,7 +32,7 @@ class Coordinator(Scenario):
     """One of two coordinators. The checkers of a single coordinator do not know that groups move."""
 
     def __init__(self, prefix: str, peer: str, *, slots: str = "all", **config: Any) -> None:
-        super().__init__(prefix=prefix, peers=(peer,), slots=slots, **config)
+        super().__init__(prefix=prefix, peers=(peer,), peer_partitions={peer: 1}, slots=slots, **config)
         self._checkers = []
         self.prefix, self.peer = prefix, peer
         self.written: list[PeerRecord] = []
@@ -37,12 +41,23 @@ class Coordinator(Scenario):
         """Release the group to the other coordinator."""
         return self.ask("op", ReleaseGroup, **{"to": self.peer, **fields})
 
-    def cancel(self, record: PeerRecord) -> Self:
+    def release_slots(self, *names: str, **fields: Any) -> Self:
+        """Release the slots of names to the other coordinator; by default with the present time as their number."""
+        slots = bitmap_of(map(slot_of, names))
+        return self.ask("op", ReleaseSlots, **{"group_id": "", "to": self.peer, "slots": slots, "made_ms": self.now_ms,
+                                               **fields})  # fmt: skip
+
+    def custody(self, name: str) -> Custody:
+        """Return the relation of the coordinator to a name."""
+        assert self.shard._moves is not None
+        return self.shard._moves.custody_of(name)
+
+    def cancel(self, record: MoveRecord) -> Self:
         """Cancel a move to this coordinator."""
         fields = {"group_id": record.group_id, "move_id": record.move_id, "number": record.number}
         return self.ask("op", CancelMove, **fields)
 
-    def take_back(self, record: PeerRecord, **evidence: Any) -> Self:
+    def take_back(self, record: MoveRecord, **evidence: Any) -> Self:
         """Request that a name is taken back."""
         fields = {"group_id": record.group_id, "move_id": record.move_id, "number": record.number}
         return self.ask("op", TakeBack, evidence=Evidence(**evidence), **fields)

@@ -1,19 +1,31 @@
-"""Two real shards that exchange a group at random, while a client commits growing offsets and members send heartbeats.
+"""Two real shards that exchange names and slots at random, while clients commit growing offsets and members heartbeats.
 
-Every record between the coordinators is written at least once, in any order, and perhaps again much later. Each
-coordinator reads its log in order, and may be far behind. B's clock differs. Operators release the group at either
-side, and cancel moves. The promises of moving.md 6 are checked after every record.
+One name has a group with members from the beginning. A client of each other name creates its group by a commit, and
+sometimes deletes it. Every record between the coordinators is written at least once, in any order, and perhaps again
+much later. Each coordinator reads its log in order, and may be far behind. B's clock differs. Operators release names
+and slots at either side, and cancel moves. The promises of moving.md 6 are checked after every record.
 """
 
 from collections import deque
+from itertools import count, islice
 from random import Random
 from typing import Any
 
 from coordinator.errors import ErrorCode
-from coordinator.move_requests import AdoptGroup, CancelMove, PeerRecord, ReleaseGroup
+from coordinator.move_requests import AdoptGroup, AdoptSlots, CancelMove, PeerRecord, ReleaseGroup, ReleaseSlots
 from coordinator.moving.kept_moves import Custody
-from coordinator.outputs import Event, GroupArrived, GroupReleased, MemberExpired, Published, RebalanceStarted, Reply
-from coordinator.requests import Heartbeat, OffsetCommit, OffsetToCommit, Received
+from coordinator.outputs import (
+    Event,
+    GroupArrived,
+    GroupReleased,
+    MemberExpired,
+    Published,
+    RebalanceStarted,
+    Reply,
+    SlotsAdopted,
+)
+from coordinator.requests import DeleteGroup, Heartbeat, OffsetCommit, OffsetToCommit, Received
+from coordinator.slots import bitmap_of, slot_of
 from tests.coordinator.moving.pair import Coordinator, Pair
 
 CLOCKS_DIFFER_MS = 2_000
@@ -25,11 +37,54 @@ class Broken(AssertionError):
     """A promise does not hold."""
 
 
+class Client:
+    """A client of one name, with at most one request at a time.
+
+    Args:
+        where: The coordinator to which it sends its next request.
+        best: The highest number of the name that a redirection has named.
+        acked: The highest offset that was acknowledged, and not deleted.
+        deleted: The highest offset that was deleted with the group; it must not come back.
+        asked: The ids of its request, which it may have sent to both coordinators.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.where = name, "A"
+        self.best = self.acked = self.offset = self.deleted = 0
+        self.deletes = False
+        self.asked: set[str] = set()
+
+    def note(self, by: str, answer: Any) -> None:
+        """Store what an answer says."""
+        if answer.request_id not in self.asked:
+            return
+        if answer.code in (ErrorCode.NONE.number, ErrorCode.GROUP_ID_NOT_FOUND.number):
+            self.asked = set()
+            self.deleted = self.offset if self.deletes else self.deleted
+            self.acked = 0 if self.deletes else max(self.acked, self.offset)
+            return
+        self.asked.discard(answer.request_id)
+        if self.asked:
+            return
+        self.offset -= not self.deletes  # the offset is committed again, where the redirection leads
+        moved = answer.moved if answer.moved else None
+        if moved is not None and moved.number > self.best and moved.of == "name":
+            self.where, self.best = moved.to, moved.number
+        else:
+            self.where = "B" if by == "A" else "A"
+
+
+OF_ITS_SLOT = islice((name for name in map(str, count()) if slot_of(name) == slot_of("g")), 2)
+NAMES = ("g", *OF_ITS_SLOT, next(name for name in map(str, count()) if slot_of(name) != slot_of("g")))
+"""The group with members, two names of its slot, and one of another slot."""
+
+
 class Simulation:
     """One run.
 
     Args:
-        sends_on_silence: The client sends its commit to the other coordinator too while it waits: a seeded bug.
+        sends_on_silence: The client of the first name sends its commit to the other coordinator too while it waits: a
+            seeded bug.
     """
 
     def __init__(self, seed: int, *, sends_on_silence: bool = False) -> None:
@@ -41,13 +96,13 @@ class Simulation:
         self.logs: dict[str, deque[tuple[int, Any]]] = {"A": deque(), "B": deque()}
         self.unwritten: list[PeerRecord] = []
         self.written: list[PeerRecord] = []
-        self.where, self.best, self.acked, self.offset = "A", 0, 0, 0
-        self.asked: set[str] = set()
+        self.clients = {name: Client(name) for name in NAMES}
         self.late: list[tuple[str, Any]] = []
         self.numbers: list[int] = []
+        self.slots: list[tuple[str, bytes, int]] = []
         self.answers: dict[str, PeerRecord] = {}
         self.versions = {"A": self._last_version(pair.a), "B": 0}
-        self.requests = 0
+        self.requests = self.adopted_slots = 0
 
     @staticmethod
     def _last_version(side: Coordinator) -> int:
@@ -59,26 +114,29 @@ class Simulation:
         """Play random events, and then read and write everything that is left."""
         for _ in range(events):
             self.chance.choices(
-                (self.read, self.write, self.repeat, self.commit, self.release, self.cancel, self.tick),
-                (8, 5, 1, 3, 1, 0.5, 1),
-            )[0]()
+                (self.read, self.write, self.repeat, self.commit, self.release, self.release_slots, self.cancel,
+                 self.delete, self.tick),
+                (9, 5, 1, 4, 1, 0.7, 0.5, 0.6, 1),
+            )[0]()  # fmt: skip
         while self.unwritten or any(self.logs.values()):
             self.write()
             self.read()
-        serving = [name for name in self.sides if self.custody(name) is Custody.HERE]
-        if len(serving) != 1 or any(side.shard.moves.sent for side in self.sides.values()):
-            raise Broken(f"NeverNowhere: {serving} serve when everything is read")
+        for name in NAMES:
+            if len(serving := self.serving(name)) != 1:
+                raise Broken(f"NeverNowhere: {serving} serve {name} when everything is read")
+        if any(side.shard.moves.sent or side.shard.slots.coming for side in self.sides.values()):
+            raise Broken("NeverNowhere: something is in transit when everything is read")
 
     def append(self, name: str, record: Any) -> None:
         """Append a record to the log of a coordinator, by its clock."""
         at_ms = self.now_ms + self.skew_ms[name]
         self.logs[name].append((max(at_ms, self.logs[name][-1][0] if self.logs[name] else 0), record))
 
-    def request(self, name: str, kind: type[Any], **fields: Any) -> str:
+    def request(self, name: str, kind: type[Any], group_id: str = "g", **fields: Any) -> str:
         """Append a request to the log of a coordinator. Return its id."""
         self.requests += 1
         request_id = f"r{self.requests}"
-        request = kind(request_id=request_id, reply_to=f"inbox at {name}", group_id="g", **fields)
+        request = kind(request_id=request_id, reply_to=f"inbox at {name}", group_id=group_id, **fields)
         self.sides[name].asked[request_id] = ("client", request)
         self.append(name, request)
         return request_id
@@ -93,33 +151,54 @@ class Simulation:
 
     def release(self) -> None:
         name = self.chance.choice("AB")
-        self.request(name, ReleaseGroup, to="B" if name == "A" else "A")
+        self.request(name, ReleaseGroup, self._any_name(), to="B" if name == "A" else "A")
+
+    def _any_name(self) -> str:
+        """Return one of the names; half of the time the group with members."""
+        return self.chance.choice(("g",) * len(NAMES) + NAMES)
+
+    def release_slots(self) -> None:
+        """Release a slot, or two at once; or send slots again."""
+        if self.slots and self.chance.random() < 0.2:
+            name, slots, made_ms = self.chance.choice(self.slots)
+        else:
+            name, names = self.chance.choice("AB"), self.chance.choice((NAMES, NAMES[:1], NAMES[-1:]))
+            slots, made_ms = bitmap_of(map(slot_of, names)), self.now_ms
+            self.slots.append((name, slots, made_ms))
+        self.request(name, ReleaseSlots, "", to="B" if name == "A" else "A", slots=slots, made_ms=made_ms)
 
     def cancel(self) -> None:
         moves = [r for r in (*self.unwritten, *self.written) if isinstance(r, AdoptGroup)]
         if moves:
             move = self.chance.choice(moves)
-            self.request(move.to, CancelMove, move_id=move.move_id, number=move.number)
+            self.request(move.to, CancelMove, move.group_id, move_id=move.move_id, number=move.number)
 
     def commit(self) -> None:
-        """Commit the next offset if the last commit was answered."""
-        if self.asked:
-            if self.sends_on_silence:
-                elsewhere = "B" if self.where == "A" else "A"
-                self.asked.add(self._send_commit(elsewhere))
+        """Commit the next offset of a name if the last request was answered."""
+        client = self.clients[self._any_name()]
+        if client.asked:
+            if self.sends_on_silence and client.name == "g":
+                elsewhere = "B" if client.where == "A" else "A"
+                client.asked.add(self._send_commit(client, elsewhere))
                 self.late.append((elsewhere, self.logs[elsewhere].pop()[1]))
             return
-        self.offset += 1
-        self.asked = {self._send_commit(self.where)}
+        client.offset += 1
+        client.deletes = False
+        client.asked = {self._send_commit(client, client.where)}
 
-    def _send_commit(self, name: str) -> str:
-        return self.request(
-            name,
-            OffsetCommit,
-            member_id=self.pair.a.ids["c1"],
-            generation_id=self.pair.a.generations["c1"],
-            offsets=(OffsetToCommit("t", 0, self.offset),),
-        )
+    def _send_commit(self, client: Client, name: str) -> str:
+        offsets = (OffsetToCommit("t", 0, client.offset),)
+        if client.name != "g":
+            return self.request(name, OffsetCommit, client.name, offsets=offsets)
+        ids = {"member_id": self.pair.a.ids["c1"], "generation_id": self.pair.a.generations["c1"]}
+        return self.request(name, OffsetCommit, offsets=offsets, **ids)
+
+    def delete(self) -> None:
+        """Delete a group without members if the last request of its client was answered."""
+        client = self.clients[self.chance.choice(NAMES[1:])]
+        if not client.asked:
+            client.deletes = True
+            client.asked = {self.request(client.where, DeleteGroup, client.name)}
 
     def write(self) -> None:
         """Write one of the records that have to be written; or a commit that was sent because of a silence."""
@@ -153,32 +232,22 @@ class Simulation:
         side.written = []
         for output in side.latest:
             if isinstance(output, Reply):
-                self._note_reply(name, output.answer)
+                for client in self.clients.values():
+                    client.note(name, output.answer)
             elif isinstance(output, MemberExpired | RebalanceStarted):
                 raise Broken(f"MovesAreQuiet: {output}")
-            elif isinstance(output, Event | Published) and output.version is not None:
+            elif isinstance(output, SlotsAdopted):
+                self.adopted_slots += 1
+            elif isinstance(output, Event | Published) and output.version is not None and output.group_id == "g":
                 self._note_version(name, output)
-        self._check_custody()
+        for client in self.clients.values():
+            self._check_custody(client)
 
     def _note_answer(self, record: PeerRecord) -> None:
-        if not isinstance(record, AdoptGroup) and self.answers.setdefault(record.move_id, record) != record:
+        if isinstance(record, AdoptGroup | AdoptSlots):
+            return
+        if self.answers.setdefault(record.move_id, record) != record:
             raise Broken(f"VerdictsAreFinal: {record} after {self.answers[record.move_id]}")
-
-    def _note_reply(self, name: str, answer: Any) -> None:
-        if answer.request_id not in self.asked:
-            return
-        if answer.code == ErrorCode.NONE.number:
-            self.acked, self.asked = max(self.acked, self.offset), set()
-            return
-        self.asked.discard(answer.request_id)
-        if self.asked:
-            return
-        self.offset -= 1  # the offset is committed again, where the redirection leads
-        moved = answer.moved if answer.moved else None
-        if moved is not None and moved.number > self.best:
-            self.where, self.best = moved.to, moved.number
-        else:
-            self.where = "B" if name == "A" else "A"
 
     def _note_version(self, name: str, output: Any) -> None:
         before, self.versions[name] = self.versions[name], output.version
@@ -192,20 +261,25 @@ class Simulation:
                 raise Broken(f"NumbersGrow: {output.number} after {self.numbers[-1]}")
             self.numbers.append(output.number)
 
-    def custody(self, name: str) -> Custody:
-        """Return the relation of a coordinator to the group."""
-        kept = self.sides[name].shard._moves
-        assert kept is not None
-        return kept.custody_of("g")
+    def serving(self, name: str) -> list[str]:
+        """Return the coordinators with custody of a name."""
+        return [side for side in self.sides if self.sides[side].custody(name) is Custody.HERE]
 
-    def _check_custody(self) -> None:
-        serving = [name for name in self.sides if self.custody(name) is Custody.HERE]
+    def _check_custody(self, client: Client) -> None:
+        serving, name = self.serving(client.name), client.name
         if len(serving) > 1:
-            raise Broken("OneServes: both coordinators serve the group")
-        for name in serving:
-            group = self.sides[name].group
-            stored = group.offsets.get("t", {}).get(0)
-            if (stored.offset if stored else 0) < self.acked:
-                raise Broken(f"MovedCommitsAreKept: {name} has {stored}, and {self.acked} was acknowledged")
-            if (len(group.members), group.generation_id) != (2, self.pair.a.generations["c1"]):
-                raise Broken("MovesAreQuiet: the group is not as it was")
+            raise Broken(f"OneServes: both coordinators serve {name}")
+        groups = {side: group for side in self.sides if (group := self.sides[side].shard.group(name)) is not None}
+        if set(groups) - set(serving):
+            raise Broken(f"OneFounds: {list(groups)} have a group {name}, and {serving} serve the name")
+        for side in serving:
+            stored = groups[side].offsets.get("t", {}).get(0) if side in groups else None
+            offset = stored.offset if stored else 0
+            if offset < client.acked:
+                raise Broken(f"MovedCommitsAreKept: {side} has {stored}, and {client.acked} was acknowledged")
+            if 0 < offset <= client.deleted:
+                raise Broken(f"OneFounds: {side} has {stored} of a group {name} that was deleted")
+            if name == "g":
+                group = groups.get(side)
+                if group is None or (len(group.members), group.generation_id) != (2, self.pair.a.generations["c1"]):
+                    raise Broken("MovesAreQuiet: the group is not as it was")

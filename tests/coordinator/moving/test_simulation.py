@@ -6,7 +6,9 @@ from unittest.mock import patch
 
 import pytest
 
-from coordinator.moving import source, target
+from coordinator.move_parts import Giving
+from coordinator.move_requests import Elsewhere
+from coordinator.moving import slot_source, slot_target, source, target
 from coordinator.moving.kept_moves import KeptMoves
 from tests.coordinator.moving.simulation import Broken, Simulation
 
@@ -30,7 +32,9 @@ def test_groups_move_in_these_runs():
     for run in moves:
         run.run(EVENTS)
     assert sum(len(run.numbers) for run in moves) > 20
-    assert sum(run.acked for run in moves) > 30
+    assert sum(run.clients["g"].acked for run in moves) > 30
+    assert sum(run.adopted_slots for run in moves) > 20
+    assert sum(client.deleted > 0 for run in moves for client in run.clients.values()) > 5
 
 
 def run_many(runs: int, **options: bool) -> None:
@@ -68,6 +72,39 @@ def a_cancel_wins_over_an_adoption() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def slots_go_without_the_names_that_are_elsewhere() -> Iterator[None]:
+    with patch.object(slot_source, "_cut", lambda elsewhere: [()]):
+        yield
+
+
+@contextmanager
+def slots_go_with_living_groups_alone_while_a_name_is_in_transit() -> Iterator[None]:
+    known, why_not = slot_source._known, slot_source._why_not_now
+
+    def living(kept: KeptMoves, slots: frozenset[int]) -> Iterator[Elsewhere]:
+        return (each for each in known(kept, slots) if each.name in kept.groups.stored)
+
+    def in_transit_or_not(kept: KeptMoves, giving: Giving) -> str | None:
+        why = why_not(kept, giving)
+        return None if why is not None and "in transit" in why else why
+
+    with patch.object(slot_source, "_known", living), patch.object(slot_source, "_why_not_now", in_transit_or_not):
+        yield
+
+
+@contextmanager
+def late_slots_count() -> Iterator[None]:
+    with patch.object(slot_target, "_fresh", lambda kept, slots, number: frozenset(slots)):
+        yield
+
+
+@contextmanager
+def groups_are_created_in_foreign_slots() -> Iterator[None]:
+    with patch.object(KeptMoves, "owns", lambda *_: True):
+        yield
+
+
 @pytest.mark.parametrize(
     ("bug", "promises"),
     [
@@ -75,6 +112,10 @@ def a_cancel_wins_over_an_adoption() -> Iterator[None]:
         (sessions_are_those_of_the_source, {"MovesAreQuiet"}),
         (numbers_begin_at_the_own_floor, {"NumbersGrow", "OneServes"}),
         (a_cancel_wins_over_an_adoption, {"OneServes", "VerdictsAreFinal"}),
+        (slots_go_without_the_names_that_are_elsewhere, {"OneServes", "MovedCommitsAreKept"}),
+        (slots_go_with_living_groups_alone_while_a_name_is_in_transit, {"NeverNowhere", "OneServes"}),
+        (late_slots_count, {"OneServes"}),
+        (groups_are_created_in_foreign_slots, {"OneServes", "OneFounds"}),
     ],
 )
 def test_a_seeded_bug_is_found(bug: Callable, promises: set[str]):
