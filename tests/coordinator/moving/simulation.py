@@ -116,7 +116,7 @@ class Simulation:
             self.chance.choices(
                 (self.read, self.write, self.repeat, self.commit, self.release, self.release_slots, self.cancel,
                  self.delete, self.tick),
-                (9, 5, 1, 4, 1, 0.7, 0.5, 0.6, 1),
+                (9, 5, 1, 3, 1.3, 0.5, 0.5, 0.5, 1.3),
             )[0]()  # fmt: skip
         while self.unwritten or any(self.logs.values()):
             self.write()
@@ -154,8 +154,8 @@ class Simulation:
         self.request(name, ReleaseGroup, self._any_name(), to="B" if name == "A" else "A")
 
     def _any_name(self) -> str:
-        """Return one of the names; half of the time the group with members."""
-        return self.chance.choice(("g",) * len(NAMES) + NAMES)
+        """Return one of the names, mostly the group with members."""
+        return self.chance.choice(("g",) * 2 * len(NAMES) + NAMES)
 
     def release_slots(self) -> None:
         """Release a slot, or two at once; or send slots again."""
