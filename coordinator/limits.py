@@ -283,8 +283,9 @@ SLOTS_AHEAD_MS = RULES_AHEAD_MS
 """The longest time that the `made_ms` of released slots may be in the future. A slot moves again only with a later one,
 so slots dated next year could not move until then."""
 
-SLOTS_AGAIN_MS = VERDICT_MS
-"""How long released slots may be sent again. After that the source has dropped entries of names that are elsewhere."""
+SLOTS_AGAIN_MS = VERDICT_MS - 24 * 3_600_000
+"""How long released slots may be sent again. A day later the source drops its entries of names that are elsewhere; the
+day is far longer than clocks differ."""
 
 ELSEWHERE_MAX = 8_192
 """Names that one part of `adopt_slots` may have. A part has at most `MOVE_PART_BYTES` bytes of them too."""

@@ -135,7 +135,7 @@ def _why_not_again(kept: KeptMoves, giving: Giving, now_ms: int) -> str | None:
     since_ms = next(each.since_ms for each in kept.slots.owners.holdings if each.slots == giving.slots)
     if since_ms + SLOTS_AGAIN_MS > now_ms:
         return None
-    return f"the slots were released at {since_ms}, and names that were elsewhere then are forgotten by now"
+    return f"the slots were released at {since_ms}, and names that were elsewhere then may be forgotten"
 
 
 def _why_not_now(kept: KeptMoves, giving: Giving) -> str | None:

@@ -1,13 +1,17 @@
 """The MAC of records between coordinators, and the operator that checks and writes them (moving.md 1)."""
 
+from typing import Literal
+
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from coordinator.config import Config
-from coordinator.limits import MOVE_PART_BYTES
-from coordinator.move_requests import AdoptGroup, GroupAdopted, ReleaseGroup
-from coordinator.outputs import AccessDenied, GroupArrived, Rejected, ToPeer
+from coordinator.limits import ELSEWHERE_MAX, MOVE_PART_BYTES
+from coordinator.move_requests import AdoptGroup, AdoptSlots, Elsewhere, GroupAdopted, ReleaseGroup, ReleaseSlots
+from coordinator.outputs import AccessDenied, GroupArrived, Rejected, SlotsAdopted, ToPeer
 from coordinator.requests import Received, Unreadable
+from coordinator.slots import bitmap_of
 from streaming.kafka.peers import PART_RECORD_BYTES
 from streaming.query.operator import ShardOperator
 from streaming.wire.peering import WRONG, Peering
@@ -19,6 +23,10 @@ KEY = b"a key of at least 32 bytes, yes!"
 A = Peering(KEY, "A.requests", {"B": "B.requests"})
 B = Peering(KEY, "B.requests", {"A": "A.requests", "C": "C.requests"})
 RECORD = GroupAdopted(group_id="g", move_id="B/0/7", number=5, source="A", to="B", adopted_ms=9)
+SLOTS = AdoptSlots(
+    source="A", to="B", number=5, offset=7, slots=bitmap_of(range(512)), from_shard=1, from_partitions=4, to_shard=3,
+    to_partitions=6, part=1, parts=1, elsewhere=(Elsewhere("g", 4, "A"), Elsewhere("h", 0, "C")),
+)  # fmt: skip
 
 
 def received(value: bytes | None, peering: Peering = B) -> Received:
@@ -30,6 +38,19 @@ def test_a_record_is_trusted_by_its_target_alone():
     assert received(value) == Received(1, 1_000, RECORD, None, len(value))
     for other in (Peering(KEY, "C.requests", {}), Peering(KEY[::-1], "B.requests", {})):
         assert received(value, other).doubt == WRONG
+
+
+def test_a_record_about_slots_is_trusted_by_its_target_alone():
+    value = A.signed(SLOTS)
+    assert received(value) == Received(1, 1_000, SLOTS, None, len(value))
+    assert received(value, Peering(KEY, "C.requests", {})).doubt == WRONG
+    assert received(value.replace(b'["g",4,"A"]', b'["g",5,"A"]')).doubt == WRONG
+
+
+@pytest.mark.parametrize(("names", "is_read"), [(ELSEWHERE_MAX, True), (ELSEWHERE_MAX + 1, False)])
+def test_a_record_about_slots_has_a_bounded_number_of_names(names: int, is_read: bool):
+    value = A.signed(replace(SLOTS, elsewhere=(Elsewhere("g", 1, "A"),) * names))
+    assert isinstance(received(value).request, AdoptSlots if is_read else Unreadable)
 
 
 def test_a_repeat_has_equal_bytes():
@@ -69,6 +90,11 @@ def test_records_for_a_peer_name_no_partition_and_have_the_group_as_their_key():
     assert written.values == [A.signed(RECORD)]
 
 
+def test_records_about_slots_name_the_partition_of_a_shard():
+    (written,) = pack([ToPeer(SLOTS, 3)], OutputTopics("r", "g", "e", "q", A), 1)
+    assert (written.topic, written.partition, written.keys) == ("B.requests", 3, [b""])
+
+
 def test_the_largest_part_fits_into_the_room_that_the_start_demands():
     part = AdoptGroup(
         group_id="g" * 249, move_id="m" * 500, number=2**53, source="A" * 200, to="B", released_ms=2**53, home=True,
@@ -80,10 +106,14 @@ def test_the_largest_part_fits_into_the_room_that_the_start_demands():
 class Side:
     """One operator, and its log."""
 
-    def __init__(self, prefix: str, peer: str, peering: Peering | None) -> None:
-        config = Config(prefix=prefix, peers=(peer,) if peering else (), slots="all" if prefix == "A" else "none")
+    def __init__(self, prefix: str, peer: str, peering: Peering | None, access: Literal["open", "rules"] = "open"):
+        config = Config(
+            prefix=prefix, peers=(peer,) if peering else (), peer_partitions={peer: 1}, access=access,
+            slots="all" if prefix == "A" else "none",
+        )  # fmt: skip
         topics = OutputTopics("r", "g", "e", "q", peering)
-        self.spark = FakeSpark(ShardOperator(1, b"a secret of some length", config, topics, None, peering))
+        signing = Signing((KEY,), f"{prefix}.requests") if access == "rules" else None
+        self.spark = FakeSpark(ShardOperator(1, b"a secret of some length", config, topics, signing, peering))
         self.offset = 0
 
     def reads(self, now_ms: int, *values: bytes) -> dict[str, list[bytes]]:
@@ -117,6 +147,20 @@ def test_a_group_moves_from_one_operator_to_another():
     assert msgspec.json.decode(refused)["moved"] == {"to": "B", "number": 1_000_000, "of": "name"}
     (accepted,) = b.reads(1_600, COMMIT)["r"]
     assert msgspec.json.decode(accepted)["error"] == "NONE"
+
+
+@pytest.mark.parametrize("access", ["open", "rules"])
+def test_slots_move_from_one_operator_to_another(access: Literal["open", "rules"]):
+    """The MAC alone is the right to send slots, whether B has access rules or not."""
+    a, b = Side("A", "B", A), Side("B", "A", B, access)
+    every = bitmap_of(range(1_024))
+    release = encode_request(ReleaseSlots(request_id="1", reply_to="op", to="B", slots=every, made_ms=1_000))
+    written = a.reads(1_000, COMMIT, release)
+    assert msgspec.json.decode(written["r"][1])["listed"] == 1
+    (adopt,) = written["B.requests"]
+    wrong = Peering(KEY[::-1], "A.requests", {"B": "B.requests"}).signed(received(adopt).request)
+    assert [type(decode_event(value)) for value in b.reads(1_100, wrong)["e"]] == [AccessDenied]
+    assert [type(decode_event(value)) for value in b.reads(1_200, adopt)["e"]] == [SlotsAdopted]
 
 
 @pytest.mark.parametrize(
