@@ -293,5 +293,5 @@ ELSEWHERE_MAX = 8_192
 PARTITIONS_MAX = 1_000
 """Request partitions of one coordinator, as the setting `request_partitions` has it."""
 
-SLOTS_COMING_MAX = 4_096
+SLOTS_GATHERING_MAX = 4_096
 """Moves of slots to one shard with missing records, of which each shard of a peer has its own. Beyond it: ignored."""

@@ -4,7 +4,7 @@ from msgspec import Struct, field
 
 from coordinator.group import Parked
 from coordinator.move_requests import Elsewhere
-from coordinator.slots import Owners, Place
+from coordinator.slots import Owners
 
 ADOPTED = "adopted"
 """The verdict of a move that was adopted. Every other verdict is the reason of a refusal."""
@@ -99,7 +99,7 @@ class Moves(Struct, array_like=True):
         return not any((self.sent, self.away, self.guests, self.verdicts, self.arrived, self.gathering))
 
 
-class Giving(Struct, array_like=True, kw_only=True):
+class SentSlots(Struct, array_like=True, kw_only=True):
     """Slots that were released, with records that are not written yet.
 
     Args:
@@ -121,7 +121,7 @@ class Giving(Struct, array_like=True, kw_only=True):
     written: int = 0
 
 
-class Coming(Struct, array_like=True, kw_only=True):
+class GatheringSlots(Struct, array_like=True, kw_only=True):
     """Slots that one shard of another coordinator has released, and that are not adopted yet.
 
     They are adopted when all parts have come from all shards with names of the slot.
@@ -145,11 +145,6 @@ class Coming(Struct, array_like=True, kw_only=True):
     came: dict[int, tuple[Elsewhere, ...]] = field(default_factory=dict)
 
     @property
-    def place(self) -> Place:
-        """The shard of the other coordinator."""
-        return Place(self.shard, self.partitions)
-
-    @property
     def is_complete(self) -> bool:
         """True if all parts of the shard have come."""
         return len(self.came) == self.parts
@@ -160,15 +155,15 @@ class SlotMoves(Struct, array_like=True):
 
     Args:
         owners: The owners of the shard's slots.
-        giving: Released slots with records that are not written yet, by their number.
-        coming: Slots that are not adopted yet.
+        sent: Released slots with records that are not written yet, by their number.
+        gathering: Slots that are not adopted yet.
     """
 
     owners: Owners = Owners()
-    giving: dict[int, Giving] = field(default_factory=dict)
-    coming: list[Coming] = field(default_factory=list)
+    sent: dict[int, SentSlots] = field(default_factory=dict)
+    gathering: list[GatheringSlots] = field(default_factory=list)
 
     @property
     def is_blank(self) -> bool:
         """True if no slot has moved."""
-        return not (self.owners.holdings or self.giving or self.coming)
+        return not (self.owners.holdings or self.sent or self.gathering)

@@ -6,7 +6,7 @@ resuming      times and addresses after a move
 soundness     the check of a state that another coordinator has sent
 source        the side that releases a group
 target        the side that adopts it
-slot_source   the side that gives slots up
+slot_source   the side that releases slots
 slot_target   the side that adopts them
 importing     groups of an export, which no coordinator has released
 """

@@ -256,7 +256,7 @@ class KeptMoves:
     @property
     def unwritten_slots(self) -> list[int]:
         """The numbers of released slots with records that are not written yet. Only peers get any."""
-        return [number for number, giving in self.slots.giving.items() if giving.to in self.config.peers]
+        return [number for number, sent in self.slots.sent.items() if sent.to in self.config.peers]
 
 
 def moved_slot(holding: Holding | None) -> Moved | None:

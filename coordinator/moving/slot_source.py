@@ -1,4 +1,4 @@
-"""The owner of slots gives them up: it creates no groups of them any more, and keeps their names (moving.md 4.3).
+"""The owner of slots releases them: it creates no groups of them any more, and keeps their names (moving.md 4.3).
 
 Each shard of the owner writes to each shard of the target that has names of these slots. The records list the names
 that the shard has an entry of: the target must create no group of such a name, and redirects its requests.
@@ -12,7 +12,7 @@ from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.hashing import shard_of
 from coordinator.limits import ELSEWHERE_MAX, MOVE_PART_BYTES, MOVE_PARTS_MAX, SLOTS_AGAIN_MS, SLOTS_AHEAD_MS
-from coordinator.move_parts import Away, Giving
+from coordinator.move_parts import Away, SentSlots
 from coordinator.move_requests import AdoptSlots, Elsewhere, ReleaseSlots
 from coordinator.moving.kept_moves import Custody, KeptMoves, moved_slot
 from coordinator.outputs import Output, ReleaseSlotsAnswer, Reply, SlotsReleased, ToPeer
@@ -25,14 +25,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 def release_slots(kept: KeptMoves, request: ReleaseSlots, context: Context) -> Iterator[Output]:
-    """Give slots to another coordinator, which cannot refuse them. The number of an earlier request sends them again.
+    """Release slots to another coordinator, which cannot refuse them. An earlier number sends its slots again.
 
     Replies with:
         NOT_COORDINATOR: another coordinator owns one of the slots.
         INVALID_REQUEST: the slots cannot be released, or not now.
     """
     slots, now_ms = slots_in(request.slots) & slots_at(kept.place), context.now_ms
-    giving = Giving(
+    sent = SentSlots(
         to=request.to,
         partitions=kept.config.peer_partitions.get(request.to, 0),
         number=request.made_ms,
@@ -40,14 +40,14 @@ def release_slots(kept: KeptMoves, request: ReleaseSlots, context: Context) -> I
         slots=bitmap_of(slots),
         elsewhere=tuple(_known(kept, slots)),
     )
-    if (refused := _refusal(kept, request, giving, now_ms)) is not None:
+    if (refused := _refusal(kept, request, sent, now_ms)) is not None:
         yield refused
         return
-    if slots and not _is_again(kept, giving):
-        yield _give_up(kept, giving, now_ms)
+    if slots and not _is_again(kept, sent):
+        yield _release(kept, sent, now_ms)
     if slots:
-        kept.slots.giving[giving.number] = giving
-    answer = ReleaseSlotsAnswer(request_id=request.request_id, slots=len(slots), listed=len(giving.elsewhere))
+        kept.slots.sent[sent.number] = sent
+    answer = ReleaseSlotsAnswer(request_id=request.request_id, slots=len(slots), listed=len(sent.elsewhere))
     yield Reply(request.reply_to, answer)
 
 
@@ -68,44 +68,44 @@ def _known(kept: KeptMoves, slots: frozenset[int]) -> Iterator[Elsewhere]:
             yield Elsewhere(name, kept.number_of(name), kept.config.prefix)
 
 
-def _give_up(kept: KeptMoves, giving: Giving, now_ms: int) -> SlotsReleased:
-    """Give up slots. The names that are here become guests, and those that are away are kept from now on."""
-    for name, number, at in map(msgspec.structs.astuple, giving.elsewhere):
+def _release(kept: KeptMoves, sent: SentSlots, now_ms: int) -> SlotsReleased:
+    """Release slots. The names that are here become guests, and the retention time of those that are away begins."""
+    for name, number, at in map(msgspec.structs.astuple, sent.elsewhere):
         if at == kept.config.prefix:
             kept.moves.guests[name] = number
         else:
             kept.moves.away[name] = Away(at, number, now_ms)
-    slots = slots_in(giving.slots)
-    kept.slots.owners = kept.slots.owners.moved(slots, giving.number, giving.to, now_ms)
+    slots = slots_in(sent.slots)
+    kept.slots.owners = kept.slots.owners.moved(slots, sent.number, sent.to, now_ms)
     return SlotsReleased(
         group_id=None,
         version=None,
         at_ms=now_ms,
         generation_id=None,
-        to=giving.to,
-        number=giving.number,
+        to=sent.to,
+        number=sent.number,
         partition=kept.place.partition,
         slots=ranges_of(slots),
-        listed=len(giving.elsewhere),
+        listed=len(sent.elsewhere),
     )
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
-def _refusal(kept: KeptMoves, request: ReleaseSlots, giving: Giving, now_ms: int) -> Reply | None:
+def _refusal(kept: KeptMoves, request: ReleaseSlots, sent: SentSlots, now_ms: int) -> Reply | None:
     """Return the refusal of a request; None if its slots are released, or sent again."""
-    foreign = min((slot for slot in slots_in(giving.slots) if not kept.owns_slot(slot)), default=None)
+    foreign = min((slot for slot in slots_in(sent.slots) if not kept.owns_slot(slot)), default=None)
     if (why := _why_never(kept, request, now_ms)) is None:
-        if _is_again(kept, giving):
-            why = _why_not_again(kept, giving, now_ms)
+        if _is_again(kept, sent):
+            why = _why_not_again(kept, sent, now_ms)
         elif foreign is not None:
             moved = moved_slot(kept.slots.owners.of(foreign))
             fields = {} if moved is None else {"moved": moved}
             return refusal(ReleaseSlotsAnswer, request, ErrorCode.NOT_COORDINATOR, FOREIGN, **fields)
         else:
-            why = _why_not_now(kept, giving)
-    if why is None and (parts := _most_parts(kept, giving)) > MOVE_PARTS_MAX:
+            why = _why_not_now(kept, sent)
+    if why is None and (parts := _most_parts(kept, sent)) > MOVE_PARTS_MAX:
         why = f"the names of these slots take {parts} parts, and {MOVE_PARTS_MAX} are allowed; release fewer at once"
     return None if why is None else refusal(ReleaseSlotsAnswer, request, ErrorCode.INVALID_REQUEST, why)
 
@@ -124,28 +124,28 @@ def _why_never(kept: KeptMoves, request: ReleaseSlots, now_ms: int) -> str | Non
     return None if slots_in(request.slots) else "the request names no slot"
 
 
-def _is_again(kept: KeptMoves, giving: Giving) -> bool:
+def _is_again(kept: KeptMoves, sent: SentSlots) -> bool:
     """Return whether exactly these slots were released with this number to the same coordinator."""
     moves = ((each.number, each.owner, each.slots) for each in kept.slots.owners.holdings)
-    return (giving.number, giving.to, giving.slots) in moves
+    return (sent.number, sent.to, sent.slots) in moves
 
 
-def _why_not_again(kept: KeptMoves, giving: Giving, now_ms: int) -> str | None:
+def _why_not_again(kept: KeptMoves, sent: SentSlots, now_ms: int) -> str | None:
     """Return a sentence about slots that cannot be sent again; None if they can."""
-    since_ms = next(each.since_ms for each in kept.slots.owners.holdings if each.slots == giving.slots)
+    since_ms = next(each.since_ms for each in kept.slots.owners.holdings if each.slots == sent.slots)
     if since_ms + SLOTS_AGAIN_MS > now_ms:
         return None
     return f"the slots were released at {since_ms}, and names that were elsewhere then may be forgotten"
 
 
-def _why_not_now(kept: KeptMoves, giving: Giving) -> str | None:
+def _why_not_now(kept: KeptMoves, sent: SentSlots) -> str | None:
     """Return a sentence about own slots that cannot be released at this time; None if they can."""
-    owners, slots = kept.slots.owners, slots_in(giving.slots)
+    owners, slots = kept.slots.owners, slots_in(sent.slots)
     number = max((owners.number_of(slot) for slot in slots), default=0)
-    if giving.number <= number:
-        return f"made_ms is {giving.number}, and these slots have the number {number} already"
-    if any(each.number == giving.number for each in owners.holdings):
-        return f"other slots have moved with the number {giving.number}"
+    if sent.number <= number:
+        return f"made_ms is {sent.number}, and these slots have the number {number} already"
+    if any(each.number == sent.number for each in owners.holdings):
+        return f"other slots have moved with the number {sent.number}"
     in_transit = min((name for name in kept.moves.sent if slot_of(name) in slots), default=None)
     return None if in_transit is None else f"{in_transit} is in transit to {kept.moves.sent[in_transit].to}"
 
@@ -156,18 +156,18 @@ def _why_not_now(kept: KeptMoves, giving: Giving) -> str | None:
 def unwritten(kept: KeptMoves) -> Iterator[ToPeer]:
     """Yield the records about released slots that are not written yet, and note that they are."""
     for number in kept.unwritten_slots:
-        giving = kept.slots.giving[number]
-        records = list(_records(kept, giving))
-        for record in records[giving.written :]:
-            giving.written += 1
-            if giving.written == len(records):
-                del kept.slots.giving[number]
+        sent = kept.slots.sent[number]
+        records = list(_records(kept, sent))
+        for record in records[sent.written :]:
+            sent.written += 1
+            if sent.written == len(records):
+                del kept.slots.sent[number]
             yield record
 
 
-def _records(kept: KeptMoves, giving: Giving) -> Iterator[ToPeer]:
-    slots = slots_in(giving.slots)
-    for target, elsewhere in _by_target(giving):
+def _records(kept: KeptMoves, sent: SentSlots) -> Iterator[ToPeer]:
+    slots = slots_in(sent.slots)
+    for target, elsewhere in _by_target(sent):
         those = slots & slots_between(kept.place, target)
         if not those:
             continue
@@ -175,9 +175,9 @@ def _records(kept: KeptMoves, giving: Giving) -> Iterator[ToPeer]:
         for part, names in enumerate(parts, 1):
             record = AdoptSlots(
                 source=kept.config.prefix,
-                to=giving.to,
-                number=giving.number,
-                offset=giving.offset,
+                to=sent.to,
+                number=sent.number,
+                offset=sent.offset,
                 slots=bitmap_of(those),
                 from_shard=kept.place.partition,
                 from_partitions=kept.place.partitions,
@@ -190,13 +190,13 @@ def _records(kept: KeptMoves, giving: Giving) -> Iterator[ToPeer]:
             yield ToPeer(record, target.partition)
 
 
-def _by_target(giving: Giving) -> Iterator[tuple[Place, list[Elsewhere]]]:
+def _by_target(sent: SentSlots) -> Iterator[tuple[Place, list[Elsewhere]]]:
     """Yield each shard of the target, with the listed names that are in it."""
-    names: list[list[Elsewhere]] = [[] for _ in range(giving.partitions)]
-    for each in giving.elsewhere:
-        names[shard_of(each.name, giving.partitions)].append(each)
+    names: list[list[Elsewhere]] = [[] for _ in range(sent.partitions)]
+    for each in sent.elsewhere:
+        names[shard_of(each.name, sent.partitions)].append(each)
     for partition, elsewhere in enumerate(names):
-        yield Place(partition, giving.partitions), elsewhere
+        yield Place(partition, sent.partitions), elsewhere
 
 
 def _cut(elsewhere: Iterable[Elsewhere]) -> Iterator[tuple[Elsewhere, ...]]:
@@ -212,6 +212,6 @@ def _cut(elsewhere: Iterable[Elsewhere]) -> Iterator[tuple[Elsewhere, ...]]:
     yield tuple(part)
 
 
-def _most_parts(kept: KeptMoves, giving: Giving) -> int:
+def _most_parts(kept: KeptMoves, sent: SentSlots) -> int:
     """Return the largest number of parts for one shard of the target."""
-    return max((sum(1 for _ in _cut(elsewhere)) for _, elsewhere in _by_target(giving)), default=0)
+    return max((sum(1 for _ in _cut(elsewhere)) for _, elsewhere in _by_target(sent)), default=0)

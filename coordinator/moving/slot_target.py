@@ -6,8 +6,8 @@ slots: it adopts them, or ignores a record that is late or does not fit.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from coordinator.limits import SLOTS, SLOTS_COMING_MAX
-from coordinator.move_parts import Away, Coming
+from coordinator.limits import SLOTS, SLOTS_GATHERING_MAX
+from coordinator.move_parts import Away, GatheringSlots
 from coordinator.move_requests import AdoptSlots, Elsewhere
 from coordinator.moving.kept_moves import KeptMoves
 from coordinator.outputs import Output, SlotsAdopted, SlotsIgnored
@@ -19,11 +19,11 @@ def adopt_slots(kept: KeptMoves, record: AdoptSlots, at_ms: int) -> Iterator[Out
     if (why := _why_not(kept, record)) is not None:
         yield ignored(kept, record, at_ms, why)
         return
-    coming = _coming_of(kept, record)
-    if coming is None or (coming.offset, coming.partitions, coming.parts) != _sending(record):
-        coming = _begin(kept, record, coming)
-    coming.came[record.part] = record.elsewhere
-    if coming.is_complete:
+    gathering = _gathering_of(kept, record)
+    if gathering is None or (gathering.offset, gathering.partitions, gathering.parts) != _sending(record):
+        gathering = _begin(kept, record, gathering)
+    gathering.came[record.part] = record.elsewhere
+    if gathering.is_complete:
         yield from _adopt(kept, record.source, at_ms)
 
 
@@ -55,11 +55,11 @@ def _why_not(kept: KeptMoves, record: AdoptSlots) -> str | None:
         return "none of its slots has names in both shards"
     if not _fresh(kept, slots, record.number):
         return f"its slots have the number {max(map(kept.slots.owners.number_of, slots))} here already"
-    coming = _coming_of(kept, record)
-    if coming is not None and coming.offset > record.offset:
+    gathering = _gathering_of(kept, record)
+    if gathering is not None and gathering.offset > record.offset:
         return "a later request has sent the slots again"
-    if coming is None and len(kept.slots.coming) >= SLOTS_COMING_MAX:
-        return f"{SLOTS_COMING_MAX} others have missing records"
+    if gathering is None and len(kept.slots.gathering) >= SLOTS_GATHERING_MAX:
+        return f"{SLOTS_GATHERING_MAX} others have missing records"
     return None
 
 
@@ -72,10 +72,10 @@ def _fresh(kept: KeptMoves, slots: Iterable[int], number: int) -> frozenset[int]
     return frozenset(slot for slot in slots if kept.slots.owners.number_of(slot) < number)
 
 
-def _coming_of(kept: KeptMoves, record: AdoptSlots) -> Coming | None:
+def _gathering_of(kept: KeptMoves, record: AdoptSlots) -> GatheringSlots | None:
     """Return the entry of a move of slots from one shard of the source."""
     move = record.source, record.from_shard, record.number
-    return next((each for each in kept.slots.coming if (each.source, each.shard, each.number) == move), None)
+    return next((each for each in kept.slots.gathering if (each.source, each.shard, each.number) == move), None)
 
 
 def _sending(record: AdoptSlots) -> tuple[int, int, int]:
@@ -83,9 +83,9 @@ def _sending(record: AdoptSlots) -> tuple[int, int, int]:
     return record.offset, record.from_partitions, record.parts
 
 
-def _begin(kept: KeptMoves, record: AdoptSlots, before: Coming | None) -> Coming:
+def _begin(kept: KeptMoves, record: AdoptSlots, before: GatheringSlots | None) -> GatheringSlots:
     """Return a new entry, in place of that of an earlier sending."""
-    coming = Coming(
+    gathering = GatheringSlots(
         source=record.source,
         shard=record.from_shard,
         partitions=record.from_partitions,
@@ -94,8 +94,8 @@ def _begin(kept: KeptMoves, record: AdoptSlots, before: Coming | None) -> Coming
         slots=bitmap_of(_fresh(kept, _slots_of(kept, record), record.number)),
         parts=record.parts,
     )
-    kept.slots.coming = [*(each for each in kept.slots.coming if each is not before), coming]
-    return coming
+    kept.slots.gathering = [*(each for each in kept.slots.gathering if each is not before), gathering]
+    return gathering
 
 
 # -- slots that have come ----------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def _begin(kept: KeptMoves, record: AdoptSlots, before: Coming | None) -> Coming
 def _adopt(kept: KeptMoves, source: str, at_ms: int) -> Iterator[Output]:
     """Adopt the slots of which all shards of the source have sent all parts."""
     complete = [
-        (each, slots_in(each.slots)) for each in kept.slots.coming if each.source == source and each.is_complete
+        (each, slots_in(each.slots)) for each in kept.slots.gathering if each.source == source and each.is_complete
     ]
     ready: dict[int, set[int]] = {}
     for slot in range(SLOTS):
@@ -117,11 +117,11 @@ def _adopt(kept: KeptMoves, source: str, at_ms: int) -> Iterator[Output]:
         yield _own(kept, number, slots, sent, at_ms)
 
 
-def _by_number(coming: Coming) -> int:
-    return coming.number
+def _by_number(gathering: GatheringSlots) -> int:
+    return gathering.number
 
 
-def _own(kept: KeptMoves, number: int, slots: set[int], sent: Sequence[Coming], at_ms: int) -> SlotsAdopted:
+def _own(kept: KeptMoves, number: int, slots: set[int], sent: Sequence[GatheringSlots], at_ms: int) -> SlotsAdopted:
     """Serve the names of slots from now on, except for those that are elsewhere.
 
     A name that is not listed is free: the source knows every name of its slots that is elsewhere. So an older entry of
@@ -137,9 +137,9 @@ def _own(kept: KeptMoves, number: int, slots: set[int], sent: Sequence[Coming], 
     for name in [name for name in moves.guests if slot_of(name) in slots]:
         del moves.guests[name]
     kept.slots.owners = kept.slots.owners.moved(slots, number, HERE, at_ms)
-    for coming in kept.slots.coming:
-        coming.slots = bitmap_of(_fresh(kept, slots_in(coming.slots), coming.number))
-    kept.slots.coming = [coming for coming in kept.slots.coming if any(coming.slots)]
+    for gathering in kept.slots.gathering:
+        gathering.slots = bitmap_of(_fresh(kept, slots_in(gathering.slots), gathering.number))
+    kept.slots.gathering = [gathering for gathering in kept.slots.gathering if any(gathering.slots)]
     return SlotsAdopted(
         group_id=None,
         version=None,

@@ -79,7 +79,7 @@ def test_slots_of_many_shards_move_in_any_order(source: int, target: int):
         assert a.commits(name, 4_000) == "NOT_COORDINATOR"
         assert b.commits(name, 4_000) == "NONE"
     assert len(adopted) >= target, "each shard adopts its slots, as their records come"
-    assert not any(shard.slots.coming or shard.slots.giving for side in (a, b) for shard in side.shards)
+    assert not any(shard.slots.gathering or shard.slots.sent for side in (a, b) for shard in side.shards)
 
 
 def test_a_slot_of_several_shards_waits_for_all_of_them():
