@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from coordinator import codec
 from coordinator.errors import ErrorCode
 from coordinator.limits import SLOTS_AGAIN_MS, SLOTS_AHEAD_MS, VERDICTS_DROPPED_EVERY_MS
-from coordinator.move_requests import AdoptGroup, AdoptionRefused
+from coordinator.move_requests import AdoptGroup, AdoptionRefused, AdoptSlots, Elsewhere
 from coordinator.moving.kept_moves import Custody
 from coordinator.outputs import Moved, SlotsAdopted, SlotsIgnored, SlotsReleased
 from coordinator.slots import bitmap_of, slot_of, slots_in
@@ -159,6 +159,16 @@ def test_the_same_number_sends_the_slots_again():
     assert pair.b.custody(N) is Custody.HERE
 
 
+def test_a_guest_in_transit_is_listed_when_its_slot_is_sent_again():
+    pair, _ = given()
+    pair.a.release()
+    number = pair.a.shard.moves.sent["g"].number
+    pair.a.written.clear()
+    pair.a.release_slots("g", made_ms=60_000).hears(ErrorCode.NONE, listed=1)
+    again = next(record for record in pair.a.written if isinstance(record, AdoptSlots))
+    assert again.elsewhere == (Elsewhere("g", number, "A"),)
+
+
 def test_slots_are_sent_again_as_long_as_nothing_about_them_is_forgotten():
     """The names that were away keep their entries for that time, counted from the release of the slots."""
     pair = Pair.blank()
@@ -168,6 +178,7 @@ def test_slots_are_sent_again_as_long_as_nothing_about_them_is_forgotten():
     pair.a.at(released_ms).release_slots("g", made_ms=10_000)
     first = adopt_record(pair)
     pair.a.written.clear()
+    pair.a.until(released_ms + SLOTS_AGAIN_MS - 10_000)
     pair.a.at(released_ms + SLOTS_AGAIN_MS - 1).release_slots("g", made_ms=10_000).hears(ErrorCode.NONE, listed=1)
     assert adopt_record(pair).elsewhere == first.elsewhere
     pair.a.at(released_ms + SLOTS_AGAIN_MS).release_slots("g", made_ms=10_000).hears(REFUSED)

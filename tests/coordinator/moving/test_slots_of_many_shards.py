@@ -10,7 +10,7 @@ from coordinator.hashing import shard_of
 from coordinator.limits import SLOTS
 from coordinator.move_requests import AdoptSlots, ReleaseSlots
 from coordinator.moving.kept_moves import Custody, KeptMoves
-from coordinator.outputs import Reply, SlotsAdopted, ToPeer
+from coordinator.outputs import Reply, SlotsAdopted, SlotsReleased, ToPeer
 from coordinator.requests import OffsetCommit, OffsetToCommit, Received
 from coordinator.shard import Shard
 from coordinator.slots import bitmap_of, slot_of
@@ -80,6 +80,19 @@ def test_slots_of_many_shards_move_in_any_order(source: int, target: int):
         assert b.commits(name, 4_000) == "NONE"
     assert len(adopted) >= target, "each shard adopts its slots, as their records come"
     assert not any(shard.slots.gathering or shard.slots.sent for side in (a, b) for shard in side.shards)
+
+
+def test_a_shard_releases_only_the_slots_that_have_names_in_it():
+    a = Side("A", "B", 2, 2, "all")
+    outputs = a.step(0, ReleaseSlots(request_id="1", reply_to="i", to="B", slots=bitmap_of([1, 2, 4]), made_ms=5), 5)
+    assert [o.slots for o in outputs if isinstance(o, SlotsReleased)] == ["2,4"]
+    assert [o.answer.slots for o in outputs if isinstance(o, Reply)] == [2]
+    assert [o.partition for o in outputs if isinstance(o, ToPeer)] == [0]
+    before = a.shards[0].to_bytes()
+    outputs = a.step(0, ReleaseSlots(request_id="2", reply_to="i", to="B", slots=bitmap_of([1, 3]), made_ms=6), 5)
+    assert [o.answer.error for o in outputs if isinstance(o, Reply)] == ["NONE"]
+    assert len(outputs) == 1
+    assert a.shards[0].to_bytes() == before
 
 
 def test_a_slot_of_several_shards_waits_for_all_of_them():
