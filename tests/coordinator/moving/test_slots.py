@@ -96,6 +96,7 @@ def test_slots_of_another_owner_are_redirected():
     pair, _ = given()
     pair.a.at(70_000).release_slots("g", OTHER).hears(NOT_HERE, moved=Moved("B", 60_000, "slot"))
     assert pair.a.custody(OTHER) is Custody.HERE
+    pair.a.release(group_id=N).hears(NOT_HERE, moved=Moved("B", 60_000, "slot"))
     pair.b.at(70_000).release_slots(OTHER).hears(NOT_HERE)
     assert not pair.b.said.moved, "B owns none, and does not know the owner"
 

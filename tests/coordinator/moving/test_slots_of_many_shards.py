@@ -83,11 +83,12 @@ def test_slots_of_many_shards_move_in_any_order(source: int, target: int):
 
 
 def test_a_shard_releases_only_the_slots_that_have_names_in_it():
-    a = Side("A", "B", 2, 2, "all")
+    a = Side("A", "B", 2, 4, "all")
     outputs = a.step(0, ReleaseSlots(request_id="1", reply_to="i", to="B", slots=bitmap_of([1, 2, 4]), made_ms=5), 5)
     assert [o.slots for o in outputs if isinstance(o, SlotsReleased)] == ["2,4"]
     assert [o.answer.slots for o in outputs if isinstance(o, Reply)] == [2]
-    assert [o.partition for o in outputs if isinstance(o, ToPeer)] == [0]
+    written = {o.partition: o.record.slots for o in outputs if isinstance(o, ToPeer)}
+    assert written == {0: bitmap_of([4]), 2: bitmap_of([2])}
     before = a.shards[0].to_bytes()
     outputs = a.step(0, ReleaseSlots(request_id="2", reply_to="i", to="B", slots=bitmap_of([1, 3]), made_ms=6), 5)
     assert [o.answer.error for o in outputs if isinstance(o, Reply)] == ["NONE"]
