@@ -56,7 +56,9 @@ class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
     topic_prefix: str = Field(
         "coordinator", pattern=r"^[a-zA-Z0-9._-]{1,200}$", description="Topics are named PREFIX.requests and so on."
     )
-    request_partitions: int = Field(16, ge=1, le=limits.PARTITIONS_MAX, description="Shards; fixed for the life of the topic.")
+    request_partitions: int = Field(
+        16, ge=1, le=limits.PARTITIONS_MAX, description="Shards; fixed for the life of the topic."
+    )
     reply_partitions: int = Field(16, ge=1, le=1000, description="Partitions of the reply topic.")
     replication_factor: int = Field(3, ge=1, le=32, description="Copies of each created topic.")
     broker_wait_ms: int = Field(

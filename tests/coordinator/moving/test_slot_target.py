@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from coordinator.move_requests import Elsewhere
 from coordinator.moving import slot_target
 from coordinator.moving.kept_moves import Custody
-from coordinator.outputs import AccessDenied, SlotsIgnored
+from coordinator.outputs import AccessDenied, SlotsAdopted, SlotsIgnored
 from coordinator.slots import slot_of
 from tests.coordinator.moving.pair import Coordinator, Pair
-from tests.coordinator.moving.released import N, adopt_record, given
+from tests.coordinator.moving.released import OTHER, N, adopt_record, given
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,7 @@ from tests.coordinator.moving.released import N, adopt_record, given
     [
         ({"to": "C"}, "it is meant for C"),
         ({"to_shard": 1, "to_partitions": 2}, "it is meant for shard 1 of 2"),
+        ({"to_partitions": 2}, "it is meant for shard 0 of 2"),
         ({"from_shard": 1}, "its numbers do not fit each other"),
         ({"part": 2}, "its numbers do not fit each other"),
         ({"from_shard": (slot_of("g") + 1) % 2, "from_partitions": 2}, "none of its slots has names in both shards"),
@@ -111,6 +112,42 @@ def test_a_name_in_transit_to_the_source_is_away_when_it_is_answered():
     answer, slots = pair.a.written
     pair.b.at(11_200).reads(slots)
     assert pair.b.custody("g") is Custody.IN_TRANSIT
+    assert pair.b.shard.moves.away == {}
     pair.b.reads(answer)
     assert pair.b.custody("g") is Custody.AWAY
     assert pair.a.custody("g") is Custody.HERE
+
+
+def test_a_guest_of_an_adopted_slot_is_a_guest_no_more():
+    pair = Pair.stable("c1", "c2")
+    pair.a.at(10_000).release()
+    pair.carry()
+    assert pair.b.shard.moves.guests == {"g": 10_000_000}
+    pair.a.at(11_000).release_slots("g")
+    assert adopt_record(pair).elsewhere == (Elsewhere("g", 10_000_000, "B"),)
+    pair.b.at(11_100)
+    pair.carry()
+    assert pair.b.shard.moves.guests == {}
+    assert pair.b.custody("g") is Custody.HERE
+
+
+def test_a_free_name_that_is_a_guest_stays_whatever_is_listed():
+    pair = Pair.blank()
+    pair.a.at(10_000).release()
+    pair.carry()
+    pair.a.at(11_000).release_slots("g")
+    pair.b.reads(replace(adopt_record(pair), elsewhere=(Elsewhere("g", 2**53, "C"),)))
+    assert pair.b.custody("g") is Custody.HERE
+
+
+def test_a_name_that_is_listed_at_the_target_itself_is_here():
+    pair, record = given()
+    pair.b.reads(replace(record, elsewhere=(Elsewhere("g", 5, "B"),)))
+    assert pair.b.custody("g") is Custody.HERE
+
+
+def test_a_listed_name_of_another_slot_changes_nothing():
+    pair, record = given()
+    pair.b.reads(replace(record, elsewhere=(*record.elsewhere, Elsewhere(OTHER, 5, "A"))))
+    assert set(pair.b.shard.moves.away) == {"g"}
+    assert pair.b.events(SlotsAdopted)[0].listed == 1

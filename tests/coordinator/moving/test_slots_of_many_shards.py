@@ -4,6 +4,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator.config import Config
 from coordinator.hashing import shard_of
@@ -104,6 +105,18 @@ def test_a_slot_of_several_shards_waits_for_all_of_them():
         b.step(0, written.record, 3_000)
         assert serving(FREE[0], a, b) == []
     b.step(0, second.record, 3_000)
+    assert serving(FREE[0], a, b) == [b]
+
+
+def test_a_slot_waits_for_all_parts_of_each_shard_of_one_source():
+    a, b = Side("A", "B", 3, 1, "all"), Side("B", "A", 1, 3, "none")
+    config = replace(b.shards[0]._config, peers=("A", "C"))
+    b.shards[0] = Shard(0, 1, SECRET, config)
+    first, second, third = (written.record for written in a.release({slot_of(FREE[0])}, 2_000))
+    for record in (first, replace(second, parts=2), replace(second, source="C"), third, replace(third, source="C")):
+        b.step(0, record, 3_000)
+        assert serving(FREE[0], a, b) == []
+    b.step(0, replace(second, parts=2, part=2), 3_000)
     assert serving(FREE[0], a, b) == [b]
 
 
