@@ -136,7 +136,7 @@ def encode_shard(kept: Kept) -> bytes:
     *values, policies, moves, slots = msgspec.structs.astuple(kept)
     version = VERSION_WITHOUT_MOVES if moves is None and slots is None else VERSION
     if slots is not None:
-        values += [policies, moves or Moves(), slots]
+        values += [policies, moves, slots]
     elif moves is not None:
         values += [policies, moves]
     elif policies:

@@ -260,5 +260,5 @@ class KeptMoves:
 
 
 def moved_slot(holding: Holding | None) -> Moved | None:
-    """Return where a slot is that another coordinator owns; None if that is not known."""
-    return None if holding is None or holding.owner == HERE else Moved(holding.owner, holding.number, "slot")
+    """Return where a foreign slot is; None if that is not known."""
+    return None if holding is None else Moved(holding.owner, holding.number, "slot")

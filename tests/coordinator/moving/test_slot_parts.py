@@ -10,8 +10,9 @@ from coordinator.errors import ErrorCode
 from coordinator.move_requests import AdoptSlots
 from coordinator.moving import slot_source
 from coordinator.moving.kept_moves import Custody
-from coordinator.outputs import SlotsIgnored
+from coordinator.outputs import SlotsIgnored, ToPeer
 from tests.coordinator.moving.pair import Coordinator, Pair
+from tests.coordinator.waking import wake
 
 
 def many_names(count: int) -> list[str]:
@@ -64,6 +65,19 @@ def test_records_that_do_not_fit_into_a_step_are_written_by_later_ones():
             pair.a.step([], 10_000 + written)
     assert [record.part for record in pair.a.written] == [1, 2, 3]
     assert pair.a.shard.slots.sent == {}
+
+
+def test_records_for_a_peer_that_was_removed_are_not_written():
+    """A sink that cannot write fails its batch again and again."""
+    pair, names = Pair.blank(), many_names(9)
+    known(pair.a.at(10_000), names)
+    with patch.object(slot_source, "ELSEWHERE_MAX", 4), patch.object(budget, "STEP_BYTES_MAX", 100):
+        pair.a.release_slots(*names)
+        alone = pair.a.new_shard(pair.a.shard.to_bytes(), peers=())
+        assert alone.due_in_ms != 0
+        assert not [o for o in alone.step([wake(10_001)], 10_001) if isinstance(o, ToPeer)]
+        again = pair.a.new_shard(alone.to_bytes())
+        assert [o.record.part for o in again.step([wake(10_002)], 10_002) if isinstance(o, ToPeer)] == [2]
 
 
 def test_the_parts_of_two_sendings_are_not_put_together():
