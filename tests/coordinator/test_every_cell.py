@@ -432,7 +432,8 @@ def test_every_kind_of_request_occurs():
     of_consumers = {ConsumerGroupHeartbeat, ConsumerGroupDescribe, GroupTopics}
     of_transactions = {requests.TxnOffsetCommit, requests.SettleTransactions}
     of_many = {Heartbeats}  # `test_heartbeats` has their tests
-    of_moves = {kind for kind, row in KINDS.items() if row.subject is Subject.MOVES}  # `moving` has their tables
+    moves = Subject.MOVES, Subject.SLOTS
+    of_moves = {kind for kind, row in KINDS.items() if row.subject in moves}  # `moving` has their tables
     of_others = of_rules | of_policies | of_consumers | of_transactions | of_moves | of_many
     assert asked == {*get_args(requests.Request)} - of_others
 
