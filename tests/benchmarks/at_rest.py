@@ -72,17 +72,17 @@ def _connections(servers: str, roles: Mapping[str, int], log_file: Path | None, 
     say(f"{GROUPS * EACH} connections send heartbeats to {servers}.")
     with ExitStack() as stack:
         usage = stack.enter_context(Usage(roles, weighed="broker"))
-        batches = stack.enter_context(crowd.batches(log_file)) if log_file else []
-        before: list[int] = []
+        measured: list[list[crowd.Batch]] = []
 
         def begin() -> None:
-            before.append(len(batches))
+            if log_file:
+                measured.append(stack.enter_context(crowd.batches(log_file)))
             usage.begin()
 
         asyncio.run(
             gateway_load.rest(servers, GROUPS, EACH, HEARTBEAT_INTERVAL_S, warm_up_s, SECONDS, begin, usage.end)
         )
-    return _cores(usage, roles, len(batches) - before[0])
+    return _cores(usage, roles, sum(map(len, measured)))
 
 
 def _cores(usage: Usage, roles: Mapping[str, int], batches: int) -> dict[str, float]:
