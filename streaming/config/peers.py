@@ -1,6 +1,8 @@
 """Other coordinators as settings: with which ones this one exchanges groups, and the key of their records."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, PrivateAttr, SecretStr, StringConstraints, model_validator
@@ -13,6 +15,8 @@ from streaming.wire.signing import KEY_BYTES_MIN
 
 PEERS_MAX = 32
 """Other coordinators of one coordinator: the start looks at a topic of each."""
+
+NO_PEERS: Mapping[str, int] = MappingProxyType({})
 
 Prefix = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,200}$")]
 

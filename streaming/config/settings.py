@@ -5,6 +5,7 @@ Settings that Kafka's brokers also have keep their Kafka names here.
 
 import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -19,7 +20,7 @@ from pydantic_settings import (
 
 from coordinator import limits
 from coordinator.config import MINUTE_MS, Config
-from streaming.config.peers import PeerAccess
+from streaming.config.peers import NO_PEERS, PeerAccess
 from streaming.config.principals import AccessControl
 from streaming.config.security import BrokerAccess, GatewayAccess
 from streaming.errors import Exit, UserError
@@ -296,11 +297,12 @@ class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
         """Return the key and the topics of the other coordinators; None without peers."""
         return self.peering_at(self.topic_prefix)
 
-    def group_config(self, fencing_token_floor: int = 0) -> Config:
+    def group_config(self, fencing_token_floor: int = 0, peer_partitions: Mapping[str, int] = NO_PEERS) -> Config:
         """Return the settings that the core needs.
 
         Args:
             fencing_token_floor: The checkpoint's own floor. The higher one of it and the setting counts.
+            peer_partitions: The number of request partitions of each peer, by its prefix.
         """
         return Config(
             fencing_token_floor=max(fencing_token_floor, self.fencing_token_floor),
@@ -316,6 +318,7 @@ class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
             group_consumer_migration_policy=self.group_consumer_migration_policy,
             prefix=self.topic_prefix if self.peers else "",
             peers=self.peers,
+            peer_partitions=dict(peer_partitions),
             slots=self.slots,
             super_users=self.super_users,
             access=self.access,

@@ -18,8 +18,11 @@ PART_RECORD_BYTES = MOVE_PART_BYTES * 4 // 3 + 2**14
 """The bytes of a record with one part of a group, in base 64, with its other fields and the frame around it."""
 
 
-def check(settings: Settings) -> None:
+def check(settings: Settings) -> dict[str, int]:
     """Check the topics of the peers, and how long the own requests are kept.
+
+    Returns:
+        The number of request partitions of each peer, by its prefix. It is fixed for the life of the topic.
 
     Raises:
         BrokerUnreachable: No broker answers.
@@ -27,7 +30,7 @@ def check(settings: Settings) -> None:
             kept for so long that the copy of a group could be older than its verdict.
     """
     if not settings.peers:
-        return
+        return {}
     peers = [f"{prefix}.requests" for prefix in settings.peers]
     names = [settings.requests_topic, *peers]
     with open_admin(settings) as admin:
@@ -42,6 +45,7 @@ def check(settings: Settings) -> None:
     ]
     if found:
         raise TopicMismatch(f"{'; '.join(found)}: start that coordinator first, alter the topic, or change peers.")
+    return {prefix: len(described[name]["partitions"]) for prefix, name in zip(settings.peers, peers, strict=True)}
 
 
 def _of_peer(name: str, config: Any) -> Iterator[str]:

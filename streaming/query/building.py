@@ -3,12 +3,15 @@
 requests ─> groupBy(shard's key) ─> ShardOperator ─> replies, groups, events
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
 
+from coordinator.config import Config
+from streaming.config.peers import NO_PEERS
 from streaming.config.settings import Settings
 from streaming.query import checkpoint
 from streaming.query.operator import INPUT_COLUMNS, OUTPUT_SCHEMA, STATE_SCHEMA, ShardOperator
@@ -20,12 +23,17 @@ _HASH_SEED = 42  # the seed of Spark's HashPartitioning
 
 
 def build(
-    spark: SparkSession, settings: Settings, identity: checkpoint.Identity, driver: str | None = None
+    spark: SparkSession,
+    settings: Settings,
+    identity: checkpoint.Identity,
+    driver: str | None = None,
+    peer_partitions: Mapping[str, int] = NO_PEERS,
 ) -> DataFrame:
     """Build the query: from the request topic to records for the output topics.
 
     Args:
         driver: The id of the driver, if it holds a lease; else None.
+        peer_partitions: The number of request partitions of each peer, by its prefix.
     """
     requests = (
         spark.readStream.format("kafka")
@@ -37,7 +45,7 @@ def build(
         .option("kafka.fetch.max.wait.ms", "1")  # the default delays every batch by half a second
     )
     folder = local_folder(settings.checkpoint)
-    return answered(spark, settings, identity, requests.load(), folder, driver)
+    return answered(spark, settings, identity, requests.load(), folder, driver, peer_partitions)
 
 
 def answered(
@@ -47,6 +55,7 @@ def answered(
     requests: DataFrame,
     folder: Path | None = None,
     driver: str | None = None,
+    peer_partitions: Mapping[str, int] = NO_PEERS,
 ) -> DataFrame:
     """Build the part of the query behind its source.
 
@@ -54,13 +63,15 @@ def answered(
         requests: Records with the columns of Spark's Kafka source.
         folder: The folder of the checkpoint, if it is on a disk of this machine; else None.
         driver: The id of the driver, if it holds a lease; else None.
+        peer_partitions: The number of request partitions of each peer, by its prefix.
     """
     keys = F.array(*map(F.lit, even_keys(spark, settings.request_partitions, settings.shuffle_partitions)))
     asked = requests.select(
         keys[F.col("partition")].alias("key"), "offset", F.unix_millis("timestamp").alias("at_ms"), "value"
     )
     assert tuple(asked.columns) == INPUT_COLUMNS, "the operator reads other columns"
-    operator = _operator(spark, settings, identity, folder, driver)
+    config = settings.group_config(identity.fencing_token_floor, peer_partitions)
+    operator = _operator(spark, settings, identity, config, folder, driver)
     packs = (
         asked.coalesce(settings.shuffle_partitions)  # a task for each topic partition costs more than its read
         .groupBy("key")
@@ -70,13 +81,18 @@ def answered(
 
 
 def _operator(
-    spark: SparkSession, settings: Settings, identity: checkpoint.Identity, folder: Path | None, driver: str | None
+    spark: SparkSession,
+    settings: Settings,
+    identity: checkpoint.Identity,
+    config: Config,
+    folder: Path | None,
+    driver: str | None,
 ) -> ShardOperator:
     peering = settings.peering()
     return ShardOperator(
         partitions=settings.request_partitions,
         secret=bytes.fromhex(identity.secret),
-        config=settings.group_config(identity.fencing_token_floor),
+        config=config,
         topics=OutputTopics(
             settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic, peering
         ),

@@ -214,6 +214,7 @@ class Coordinator:
         self.tallies = Tallies()
         self._report = report or (lambda _: None)
         self._java_options = java_options
+        self._peer_partitions: dict[str, int] = {}
         self._query: StreamingQuery | None = None
         self._active_s: float | None = None
         self._alarm, self._bell = Alarm(settings, self.tallies), Bell(settings, self.tallies)
@@ -233,7 +234,7 @@ class Coordinator:
         settings = self.settings
         find_java()
         topics.ensure(settings, self._report)
-        peers.check(settings)
+        self._peer_partitions = peers.check(settings)
         if self.lease is not None:
             topics.ensure_all(settings, topics.lease_layout(settings), self._report)
         acls.see_rights(settings, acls.Role.COORDINATOR)
@@ -268,7 +269,7 @@ class Coordinator:
     def _begin(self, spark: SparkSession, identity: checkpoint.Identity) -> StreamingQuery:
         settings, driver = self.settings, None if self.lease is None else self.lease.driver
         return (
-            build(spark, settings, identity, driver)
+            build(spark, settings, identity, driver, self._peer_partitions)
             .writeStream.queryName(QUERY_NAME)
             .format("kafka")
             .options(**settings.kafka_sink_options())

@@ -3,6 +3,10 @@
 A request goes to the coordinator that the highest known number of its group names; without one, to the configured
 coordinator. While the group may not have reached that one, a new request and every third try of it go to the one that
 named it: it serves the group again if the move was refused or taken back. The other one may never answer.
+
+A redirection may also name the owner of the group's slot. Its number is of another kind (4.1): it is followed if
+nothing is known of the name, or if the coordinator to which the name has moved sends it, since that one has no entry of
+the name.
 """
 
 from enum import Enum, auto
@@ -32,15 +36,17 @@ class Place(NamedTuple):
 
     Args:
         to: Its prefix.
-        number: The number of the move there.
+        number: The highest number of a move of the name; 0 without one.
         source: The prefix of the coordinator that named it.
         is_reached: Whether the group has reached it: it has answered a request about the group.
+        slot_number: The highest number of a move of the slot; 0 without one.
     """
 
     to: str
     number: int
     source: str
     is_reached: bool = False
+    slot_number: int = 0
 
 
 class Whereabouts:
@@ -78,7 +84,8 @@ class Whereabouts:
             return Next.DONE if place is None else Next.SEND_LATER
         is_answered = answer.code != ErrorCode.COORDINATOR_NOT_AVAILABLE.number  # else the brokers did not take it
         if is_answered and place is not None and by in (place.source, place.to):
-            reached = Place(by, place.number, place.source if by == place.to else by, is_reached=True)
+            source = place.source if by == place.to else by
+            reached = place._replace(to=by, source=source, is_reached=True)
             if reached != place:
                 self._put(group_id, reached)
         return Next.DONE
@@ -97,10 +104,15 @@ class Whereabouts:
         return place is not None and not place.is_reached
 
     def _follow(self, group_id: str, by: str, moved: Moved) -> bool:
-        place = self._places.get(group_id)
-        if place is not None and (moved.number, by == place.to) <= (place.number, False):
+        place = self._places.get(group_id, Place("", 0, by))
+        if moved.of == "slot":
+            if moved.number <= place.slot_number or (place.number and by != place.to):
+                return False
+            self._put(group_id, Place(moved.to, place.number, by, slot_number=moved.number))
+            return True
+        if (moved.number, by == place.to) <= (place.number, False):
             return False
-        self._put(group_id, Place(moved.to, moved.number, by))
+        self._put(group_id, Place(moved.to, moved.number, by, slot_number=place.slot_number))
         return True
 
     def _put(self, group_id: str, place: Place) -> None:

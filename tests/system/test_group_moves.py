@@ -1,6 +1,7 @@
 """Groups with members move between two coordinators that run, there and back, and no client notices."""
 
 import json
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +15,9 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 from typer.testing import CliRunner
 
-from coordinator.move_requests import ReleaseGroup
+from coordinator.limits import SLOTS
+from coordinator.move_requests import ReleaseGroup, ReleaseSlots
+from coordinator.slots import bitmap_of, slot_of
 from streaming.cli.main import app
 from streaming.client import GroupConsumer
 from streaming.client.transport import Transport
@@ -30,6 +33,8 @@ pytestmark = pytest.mark.long
 
 Run = Callable[..., Service]
 TOPIC, PARTITIONS = "moved-records", 4
+
+TAKEN_BACK = "taken-back"
 
 SILENCE_MS = 20_000
 """The time without a response after which a member connects again. It is shorter than its session."""
@@ -192,12 +197,40 @@ def history(settings: Settings, group_id: str) -> list[dict[str, Any]]:
     return list(json.loads(done.stdout)["events"])
 
 
+def check_the_events(a: Settings, b: Settings, group_id: str) -> None:
+    """Check that a group has only events of the moves since it was released, and one history."""
+    at_b = [each["event"] for each in Reader(b, group_id).events()]
+    assert set(at_b) == {"group_arrived", "group_released", "group_moved"}, at_b
+    at_a = [each["event"] for each in Reader(a, group_id).events()]
+    away = at_a.index("group_released")
+    assert at_a[away : away + 3] == ["group_released", "group_moved", "group_arrived"], at_a
+    assert len(history(a, group_id)) == len(at_a) + len(at_b)
+    assert history(a, group_id) == history(b, group_id)
+
+
+def check_that_new_groups_begin_at_the_owner_of_their_slot(a: Settings, b: Settings, gateway: Gateway) -> None:
+    """moving.md 4.3: B owns all slots but one from now on, and the gateway finds it."""
+    slots = frozenset(range(SLOTS)) - {slot_of(TAKEN_BACK)}
+    release = ReleaseSlots(
+        request_id="", reply_to="", to=b.topic_prefix, slots=bitmap_of(slots), made_ms=time.time_ns() // 1_000_000
+    )
+    with Transport(a.kafka_client_arguments(), a.topic_prefix) as transport:
+        answers = transport.ask_every_shard(release, HANG_S)
+    assert [answer.error for answer in answers] == ["NONE"] * a.request_partitions, answers
+    newcomer = OfLibrdkafka(gateway.bootstrap_servers, "newcomer", "classic")
+    newcomer.start()
+    newcomer.commits_on()
+    newcomer.stop()
+    assert Reader(a, "newcomer").events() == []
+    assert "rebalance_completed" in [each["event"] for each in Reader(b, "newcomer").events()]
+
+
 def check_that_a_group_is_taken_back(a: Settings, target: Service, gateway: Gateway) -> None:
     """Stop the target, release a group to it, and take the group back. Its member keeps its partitions.
 
     One commit of the member stands in the log of the target, and has no response. So the member connects again.
     """
-    member = OfLibrdkafka(gateway.bootstrap_servers, "taken-back", "classic", **{"socket.timeout.ms": SILENCE_MS})
+    member = OfLibrdkafka(gateway.bootstrap_servers, TAKEN_BACK, "classic", **{"socket.timeout.ms": SILENCE_MS})
     member.start()
     member.commits_on(may_fail=True)
     b = target.settings
@@ -247,13 +280,8 @@ def test_groups_move_there_and_back_and_their_clients_notice_nothing(pair: tuple
             member.name: (1, [], []) for member in members
         }
         for group in groups:
-            at_b = [each["event"] for each in Reader(b, group).events()]
-            assert set(at_b) == {"group_arrived", "group_released", "group_moved"}, at_b
-            at_a = [each["event"] for each in Reader(a, group).events()]
-            away = at_a.index("group_released")
-            assert at_a[away : away + 3] == ["group_released", "group_moved", "group_arrived"], at_a
-            assert len(history(a, group)) == len(at_a) + len(at_b)
-            assert history(a, group) == history(b, group)
+            check_the_events(a, b, group)
+        check_that_new_groups_begin_at_the_owner_of_their_slot(a, b, gateway)
         check_that_a_group_is_taken_back(a, pair[1], gateway)
     for settings in (a, b):
         assert "Nothing found" in verified(settings)

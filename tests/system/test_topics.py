@@ -155,7 +155,7 @@ def test_topics_of_peers_are_checked(settings: Callable[..., Settings], admin: A
     key = tmp_path / "peer.key"
     key.write_text("0123456789abcdef0123456789abcdef")
     own = settings()
-    peers.check(own)
+    assert peers.check(own) == {}
     peer = f"{own.topic_prefix}-peer"
     with_peer = settings(peers=(peer,), peer_key_file=str(key))
     ensure(own)
@@ -165,5 +165,5 @@ def test_topics_of_peers_are_checked(settings: Callable[..., Settings], admin: A
     with pytest.raises(TopicMismatch, match=f"{peer}.requests has message.timestamp.type=CreateTime .*=40000 where"):
         peers.check(with_peer)
     delete(admin, f"{peer}.requests")
-    ensure(settings(topic_prefix=peer))
-    peers.check(with_peer)
+    ensure(of_peer := settings(topic_prefix=peer))
+    assert peers.check(with_peer) == {peer: of_peer.request_partitions}

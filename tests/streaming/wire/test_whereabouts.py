@@ -16,6 +16,10 @@ def moved(to: str, number: int) -> HeartbeatAnswer:
     return HeartbeatAnswer(request_id="r", code=ErrorCode.NOT_COORDINATOR.number, moved=Moved(to, number))
 
 
+def slot_moved(to: str, number: int) -> HeartbeatAnswer:
+    return HeartbeatAnswer(request_id="r", code=ErrorCode.NOT_COORDINATOR.number, moved=Moved(to, number, of="slot"))
+
+
 @pytest.fixture
 def places() -> Whereabouts:
     return Whereabouts("A")
@@ -70,6 +74,27 @@ def test_a_group_moves_there_and_back(places: Whereabouts) -> None:
     places.note("g", "B", OK)
     places.note("g", "B", moved("A", 9))
     assert (places.of("g", 1), places.note("g", "A", OK), places.of("g", 1)) == ("A", Next.DONE, "A")
+
+
+def test_the_owner_of_the_slot_is_found_and_then_the_name(places: Whereabouts) -> None:
+    """Numbers of slots are milliseconds, far above or below those of names."""
+    assert (places.note("g", "A", slot_moved("B", 1_000)), places.of("g", 1)) == (Next.SEND_NOW, "B")
+    assert (places.note("g", "B", moved("C", 7)), places.of("g", 1)) == (Next.SEND_NOW, "C")
+    assert (places.note("g", "C", OK), places.of("g")) == (Next.DONE, "C")
+    assert (places.note("g", "A", slot_moved("B", 2_000)), places.of("g", 1)) == (Next.SEND_LATER, "C")
+
+
+def test_a_coordinator_without_an_entry_of_the_name_sends_it_on_to_the_owner_of_the_slot(places: Whereabouts) -> None:
+    places.note("g", "A", moved("B", 7_000))
+    assert (places.note("g", "B", slot_moved("C", 50)), places.of("g", 1)) == (Next.SEND_NOW, "C")
+    assert (places.note("g", "C", OK), places.of("g")) == (Next.DONE, "C")
+
+
+def test_two_coordinators_that_name_each_other_are_not_asked_without_a_pause(places: Whereabouts) -> None:
+    """B knows the owner of the slot, and has not adopted the name yet."""
+    places.note("g", "A", moved("B", 7))
+    followed = [places.note("g", by, answer) for by, answer in 3 * (("B", slot_moved("A", 50)), ("A", moved("B", 7)))]
+    assert followed == [Next.SEND_NOW, Next.SEND_NOW, *4 * (Next.SEND_LATER,)]
 
 
 @pytest.mark.parametrize(("names", "first"), [(3, "B"), (4, "A")])
