@@ -42,11 +42,12 @@ def joined(lives: Sequence[Life]) -> Life:
         return lives[0]
     stays = sorted((stay for life in lives for stay in _stays(life.group)), key=lambda stay: stay[0])
     views, group = next((life for life in reversed(lives) if life.group.is_there), lives[-1])
-    known_from_ms = max(life.views.known_from_ms(life.group) for life in lives)
+    weight = sum(life.group.weight for life in lives)
     whole = structs.replace(group, events=[], weight=0, conversions=[], joined={})
-    for event in (event for _, events in stays for event in events):
-        whole.keep(event, sum(life.group.weight for life in lives))
-    whole.known_from_ms = known_from_ms
+    for _, events in stays:
+        for event in events:
+            whole.keep(event, weight)
+    whole.known_from_ms = max(life.views.known_from_ms(life.group) for life in lives)
     return Life(views, whole)
 
 
