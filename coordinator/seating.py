@@ -76,9 +76,15 @@ def note_requests(group: Group, config: Config) -> None:
 
 
 def note_repeated_join(group: Group, member_id: str, asked: Parked) -> None:
-    """Store the join of a member that is answered as before, if its earlier join was stored."""
-    if (answered := group.seats.answered.get(member_id)) is not None:
-        answered.join = checksum_of(asked.request_id, asked.reply_to)
+    """Store the join of a member that is answered as before, if its earlier join was stored.
+
+    A called member that sends another join than before has done what it was called for. Its offer goes on.
+    """
+    answered, checksum = group.seats.answered.get(member_id), checksum_of(asked.request_id, asked.reply_to)
+    if answered is None or answered.join != checksum:
+        group.vitals.called.pop(member_id, None)
+    if answered is not None:
+        answered.join = checksum
 
 
 def note_sync(group: Group, member_id: str, asked: Parked) -> None:

@@ -140,6 +140,13 @@ def test_a_repeated_join_from_before_the_call_is_no_answer_to_it():
     assert s.owns("n") == [1]
 
 
+def test_a_called_member_that_joins_under_other_policies_hears_it_no_more():
+    """policies.md 1.2: its join is answered as before, and a member that has joined again is not called any more."""
+    s = deploy().at(1_000).new("n").sync("n").at(2_000).leave("c2").policy(succession=SUCCESSION, assignors=["sticky"])
+    s.heartbeat("n").hears(ErrorCode.REBALANCE_IN_PROGRESS)
+    s.join("n").hears(ErrorCode.NONE, generation_id=2).heartbeat("n").hears(ErrorCode.NONE)
+
+
 def test_a_pending_id_is_no_debt():
     """policies.md 1.2: neither the id of MEMBER_ID_REQUIRED nor its leave begins a rebalance or a hold."""
     s = deploy().at(1_000).join("n", require_known_member_id=True).hears(ErrorCode.MEMBER_ID_REQUIRED)
