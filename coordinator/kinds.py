@@ -37,8 +37,16 @@ from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHe
 from coordinator.errors import ErrorCode
 from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.kind import Kind, Right, Subject, TopicRight, always
-from coordinator.move_requests import CancelMove, CheckAdoption, ImportGroup, ReleaseGroup, ReleaseSlots, TakeBack
-from coordinator.moving import importing, slot_source, source, target
+from coordinator.move_requests import (
+    CancelMove,
+    CheckAdoption,
+    DescribeSlots,
+    ImportGroup,
+    ReleaseGroup,
+    ReleaseSlots,
+    TakeBack,
+)
+from coordinator.moving import importing, slot_source, slot_view, source, target
 from coordinator.outputs import (
     CancelMoveAnswer,
     CheckAccessAnswer,
@@ -51,6 +59,7 @@ from coordinator.outputs import (
     DescribeAccessAnswer,
     DescribeGroupAnswer,
     DescribePoliciesAnswer,
+    DescribeSlotsAnswer,
     ExpelMemberAnswer,
     FetchedOffset,
     GroupTopicsAnswer,
@@ -342,5 +351,11 @@ KINDS: dict[type[Struct], Kind] = {
         slot_source.release_slots,
         subject=Subject.SLOTS,
         right=ALTER_CLUSTER,
+    ),
+    DescribeSlots: Kind(
+        DescribeSlotsAnswer,
+        slot_view.describe_slots,
+        subject=Subject.SLOTS,
+        right=DESCRIBE_CLUSTER,
     ),
 }

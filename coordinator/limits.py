@@ -290,6 +290,9 @@ day is far longer than clocks differ."""
 ELSEWHERE_MAX = 8_192
 """Names that one part of `adopt_slots` may have. A part has at most `MOVE_PART_BYTES` bytes of them too."""
 
+GUESTS_LISTED_MAX = 1_000
+"""Guests that one response to `describe_slots` names."""
+
 PARTITIONS_MAX = 1_000
 """Request partitions of one coordinator, as the setting `request_partitions` has it."""
 

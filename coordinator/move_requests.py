@@ -133,6 +133,17 @@ class ReleaseSlots(BaseRequest, frozen=True, kw_only=True, tag="release_slots"):
     made_ms: Time
 
 
+class DescribeSlots(BaseRequest, frozen=True, kw_only=True, tag="describe_slots"):
+    """Request the owners of the slots of one shard, and names that are guests there. The record's partition selects it.
+
+    Args:
+        after: The response has the guests behind this name; "" for the first ones.
+    """
+
+    group_id: str = ""
+    after: GroupId = ""
+
+
 class BasePeerRecord(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", rename={"source": "from"}
 ):

@@ -18,6 +18,7 @@ from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.move_requests import (
     CancelMove,
     CheckAdoption,
+    DescribeSlots,
     ImportGroup,
     PeerRecord,
     ReleaseGroup,
@@ -343,6 +344,7 @@ Request = (
     | CheckAdoption
     | ImportGroup
     | ReleaseSlots
+    | DescribeSlots
 )
 
 

@@ -17,7 +17,7 @@ from coordinator.move_requests import AdoptSlots, Elsewhere, ReleaseSlots
 from coordinator.moving.kept_moves import Custody, KeptMoves, moved_slot
 from coordinator.outputs import Output, ReleaseSlotsAnswer, Reply, SlotsReleased, ToPeer
 from coordinator.refusals import refusal
-from coordinator.slots import Place, bitmap_of, ranges_of, slot_of, slots_at, slots_between, slots_in
+from coordinator.slots import Holding, Place, bitmap_of, ranges_of, slot_of, slots_at, slots_between, slots_in
 
 FOREIGN = "another coordinator owns one of these slots"
 
@@ -32,18 +32,23 @@ def release_slots(kept: KeptMoves, request: ReleaseSlots, context: Context) -> I
         INVALID_REQUEST: the slots cannot be released, or not now.
     """
     slots, now_ms = slots_in(request.slots) & slots_at(kept.place), context.now_ms
+    released = _release_of(kept, request, slots)
+    if (refused := _refusal(kept, request, slots, released, now_ms)) is not None:
+        yield refused
+        return
     sent = SentSlots(
         to=request.to,
-        partitions=kept.config.peer_partitions.get(request.to, 0),
+        partitions=kept.config.peer_partitions[request.to],
         number=request.made_ms,
         offset=context.offset,
         slots=bitmap_of(slots),
         elsewhere=tuple(_known(kept, slots)),
     )
-    if (refused := _refusal(kept, request, sent, now_ms)) is not None:
-        yield refused
+    if (parts := _most_parts(sent)) > MOVE_PARTS_MAX:
+        why = f"the names of these slots take {parts} parts, and {MOVE_PARTS_MAX} are allowed; release fewer at once"
+        yield refusal(ReleaseSlotsAnswer, request, ErrorCode.INVALID_REQUEST, why)
         return
-    if slots and not _is_again(kept, sent):
+    if slots and released is None:
         yield _release(kept, sent, now_ms)
     if slots:
         kept.slots.sent[sent.number] = sent
@@ -93,20 +98,20 @@ def _release(kept: KeptMoves, sent: SentSlots, now_ms: int) -> SlotsReleased:
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
-def _refusal(kept: KeptMoves, request: ReleaseSlots, sent: SentSlots, now_ms: int) -> Reply | None:
+def _refusal(
+    kept: KeptMoves, request: ReleaseSlots, slots: frozenset[int], released: Holding | None, now_ms: int
+) -> Reply | None:
     """Return the refusal of a request; None if its slots are released, or sent again."""
-    foreign = min((slot for slot in slots_in(sent.slots) if not kept.owns_slot(slot)), default=None)
     if (why := _why_never(kept, request, now_ms)) is None:
-        if _is_again(kept, sent):
-            why = _why_not_again(kept, sent, now_ms)
+        foreign = min((slot for slot in slots if not kept.owns_slot(slot)), default=None)
+        if released is not None:
+            why = _why_not_again(released, now_ms)
         elif foreign is not None:
             moved = moved_slot(kept.slots.owners.of(foreign))
             fields = {} if moved is None else {"moved": moved}
             return refusal(ReleaseSlotsAnswer, request, ErrorCode.NOT_COORDINATOR, FOREIGN, **fields)
         else:
-            why = _why_not_now(kept, sent)
-    if why is None and (parts := _most_parts(kept, sent)) > MOVE_PARTS_MAX:
-        why = f"the names of these slots take {parts} parts, and {MOVE_PARTS_MAX} are allowed; release fewer at once"
+            why = _why_not_now(kept, request.made_ms, slots)
     return None if why is None else refusal(ReleaseSlotsAnswer, request, ErrorCode.INVALID_REQUEST, why)
 
 
@@ -124,28 +129,28 @@ def _why_never(kept: KeptMoves, request: ReleaseSlots, now_ms: int) -> str | Non
     return None if slots_in(request.slots) else "the request names no slot"
 
 
-def _is_again(kept: KeptMoves, sent: SentSlots) -> bool:
-    """Return whether exactly these slots were released with this number to the same coordinator."""
-    moves = ((each.number, each.owner, each.slots) for each in kept.slots.owners.holdings)
-    return (sent.number, sent.to, sent.slots) in moves
+def _release_of(kept: KeptMoves, request: ReleaseSlots, slots: frozenset[int]) -> Holding | None:
+    """Return the earlier release of exactly these slots with this number to the same coordinator; None without one."""
+    move = request.made_ms, request.to, bitmap_of(slots)
+    return next((each for each in kept.slots.owners.holdings if (each.number, each.owner, each.slots) == move), None)
 
 
-def _why_not_again(kept: KeptMoves, sent: SentSlots, now_ms: int) -> str | None:
+def _why_not_again(released: Holding, now_ms: int) -> str | None:
     """Return a sentence about slots that cannot be sent again; None if they can."""
-    since_ms = next(each.since_ms for each in kept.slots.owners.holdings if each.slots == sent.slots)
+    since_ms = released.since_ms
     if since_ms + SLOTS_AGAIN_MS > now_ms:
         return None
     return f"the slots were released at {since_ms}, and names that were elsewhere then may be forgotten"
 
 
-def _why_not_now(kept: KeptMoves, sent: SentSlots) -> str | None:
+def _why_not_now(kept: KeptMoves, made_ms: int, slots: frozenset[int]) -> str | None:
     """Return a sentence about own slots that cannot be released at this time; None if they can."""
-    owners, slots = kept.slots.owners, slots_in(sent.slots)
+    owners = kept.slots.owners
     number = max((owners.number_of(slot) for slot in slots), default=0)
-    if sent.number <= number:
-        return f"made_ms is {sent.number}, and these slots have the number {number} already"
-    if any(each.number == sent.number for each in owners.holdings):
-        return f"other slots have moved with the number {sent.number}"
+    if made_ms <= number:
+        return f"made_ms is {made_ms}, and these slots have the number {number} already"
+    if any(each.number == made_ms for each in owners.holdings):
+        return f"other slots have moved with the number {made_ms}"
     in_transit = min((name for name in kept.moves.sent if slot_of(name) in slots), default=None)
     return None if in_transit is None else f"{in_transit} is in transit to {kept.moves.sent[in_transit].to}"
 
@@ -212,6 +217,6 @@ def _cut(elsewhere: Iterable[Elsewhere]) -> Iterator[tuple[Elsewhere, ...]]:
     yield tuple(part)
 
 
-def _most_parts(kept: KeptMoves, sent: SentSlots) -> int:
+def _most_parts(sent: SentSlots) -> int:
     """Return the largest number of parts for one shard of the target."""
     return max((sum(1 for _ in _cut(elsewhere)) for _, elsewhere in _by_target(sent)), default=0)

@@ -1,5 +1,7 @@
 """The responses to requests about groups that move between coordinators (moving.md 1)."""
 
+from msgspec import Struct
+
 from coordinator.outputs.base_answer import Answer
 
 
@@ -43,3 +45,33 @@ class ReleaseSlotsAnswer(Answer, frozen=True, kw_only=True, tag="release_slots")
 
     slots: int = 0
     listed: int = 0
+
+
+class OwnedSlots(Struct, frozen=True, kw_only=True):
+    """Slots with the same owner and number.
+
+    Args:
+        slots: Such as "0-511,600".
+        owner: The prefix of the coordinator that owns them; null if it is not known here.
+        number: The number of their last move; 0 if they have never moved.
+    """
+
+    slots: str
+    owner: str | None
+    number: int
+
+
+class DescribeSlotsAnswer(Answer, frozen=True, kw_only=True, tag="describe_slots"):
+    """The owners of the slots that have names in the shard.
+
+    Args:
+        owned: The slots in the order of their numbers, each in one entry.
+        arriving: The slots that are released to this coordinator, and of which records are missing; "" for none.
+        guests: Names here whose slots have another owner, in their order, at most `GUESTS_LISTED_MAX`.
+        has_more: There are guests behind the last one.
+    """
+
+    owned: tuple[OwnedSlots, ...] = ()
+    arriving: str = ""
+    guests: tuple[str, ...] = ()
+    has_more: bool = False

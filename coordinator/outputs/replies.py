@@ -11,6 +11,7 @@ from coordinator.outputs.described import DescribedHold, PolicyName
 from coordinator.outputs.move_replies import (
     CancelMoveAnswer,
     CheckAdoptionAnswer,
+    DescribeSlotsAnswer,
     ImportGroupAnswer,
     ReleaseGroupAnswer,
     ReleaseSlotsAnswer,
@@ -382,6 +383,7 @@ AnyAnswer = (
     | CheckAdoptionAnswer
     | ImportGroupAnswer
     | ReleaseSlotsAnswer
+    | DescribeSlotsAnswer
 )
 
 

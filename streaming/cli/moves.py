@@ -11,6 +11,15 @@ from streaming.config.settings import Settings
 Groups = Annotated[
     list[str] | None, typer.Option("--group", "-g", help="A group; may be repeated.", show_default=False)
 ]
+SlotRanges = Annotated[
+    str | None,
+    typer.Option(
+        "--slots",
+        metavar="RANGES",
+        help="Slots from 0 to 1023, such as 0-511,600: new groups in them begin there too.",
+        show_default=False,
+    ),
+]
 TakeBack = Annotated[
     bool,
     typer.Option(
@@ -29,6 +38,7 @@ def move(
     to: Annotated[str, typer.Option(metavar="PREFIX", help="The prefix of the coordinator that gets the groups.")],
     group: Groups = None,
     every: Annotated[bool, typer.Option("--all", help="All groups of the coordinator.")] = False,
+    slots: SlotRanges = None,
     take_back: TakeBack = False,
     target_is_lost: TargetIsLost = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only ask whether each group would be moved.")] = False,
@@ -42,11 +52,11 @@ def move(
     """Move groups with their members to another coordinator on the same brokers. Their clients notice nothing."""
     from streaming.cli.changing import confirm
     from streaming.cli.output import Output
-    from streaming.cli.relocating import move_groups, take_groups_back
+    from streaming.cli.relocating import move_groups, move_slots, take_groups_back
 
-    if bool(group) == every:
-        raise typer.BadParameter("name either --group or --all")
-    if take_back and (every or dry_run):
+    if [bool(group), every, slots is not None].count(True) != 1:
+        raise typer.BadParameter("name one of --group, --slots and --all")
+    if take_back and (not group or dry_run):
         raise typer.BadParameter("--take-back needs --group, and has no --dry-run")
     if target_is_lost and not take_back:
         raise typer.BadParameter("--target-is-lost needs --take-back")
@@ -58,5 +68,31 @@ def move(
 
     if take_back:
         take_groups_back(settings, to, group or [], show, agree, is_lost=target_is_lost)
+    elif slots is not None:
+        move_slots(settings, to, _slots(slots), show, agree, is_dry_run=dry_run)
     else:
         move_groups(settings, to, group, show, agree, is_dry_run=dry_run)
+
+
+def slots(
+    output: Annotated[
+        OutputFormat, typer.Option("--output", "-o", help="The format of the rows.")
+    ] = OutputFormat.table,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Show which coordinator owns which slots, the sets of names that coordinators share."""
+    from streaming.cli.output import Output
+    from streaming.cli.relocating import show_slots
+
+    settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
+    show_slots(settings, Output.to_stdout(output))
+
+
+def _slots(text: str) -> frozenset[int]:
+    from streaming.administration.slot_moving import slots_from
+
+    try:
+        return slots_from(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--slots: {error}") from None

@@ -2,22 +2,25 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from coordinator.hashing import shard_of
 from coordinator.outputs import GroupReleased
 from coordinator.requests import ListGroups
+from coordinator.slots import ranges_of, slot_of
 from streaming.administration import taking_back
 from streaming.administration.listing import list_groups
-from streaming.administration.moving import Mover, Status
+from streaming.administration.moving import Mover, Result, Status
+from streaming.administration.slot_moving import SlotMover, described, slots_from
 from streaming.administration.taking_back import move_in_transit
-from streaming.cli.output import Column, Output
+from streaming.cli.output import Column, Output, OutputFormat
 from streaming.cli.results import collected, show
 from streaming.cli.showing import folded
 from streaming.client.transport import COMMAND_WAIT_S, Transport
 from streaming.config.settings import Settings
 from streaming.errors import NoAnswer, NotFound, RequestRefused
 from streaming.kafka.reader import TopicReader
+from streaming.logs import tell
 from streaming.views.text import counted, escape
 
 ANSWER_WAIT_S = 10.0
@@ -27,6 +30,29 @@ COLUMNS = (
     Column("GROUP", lambda result: result.group_id, is_chosen=True),
     Column("STATUS", lambda result: result.status),
     Column("WHY", lambda result: result.why or None),
+)
+
+
+class OwnedRow(NamedTuple):
+    """Slots with one owner.
+
+    Args:
+        owner: None if the coordinator does not know it.
+        status: "here", "elsewhere" or "arriving": some shards of their former owner have not released them yet.
+        moved_ms: The number of their last move; None if they have never moved.
+    """
+
+    slots: str
+    owner: str | None
+    status: str
+    moved_ms: int | None
+
+
+SLOT_COLUMNS = (
+    Column("SLOTS", lambda row: row.slots, is_chosen=True),
+    Column("COORDINATOR", lambda row: row.owner),
+    Column("STATUS", lambda row: row.status),
+    Column("MOVED", lambda row: row.moved_ms, is_time=True),
 )
 
 
@@ -57,10 +83,77 @@ def move_groups(
         mover = Mover(_ask_of(source), _ask_of(target), to)
         found = mover.check_all(names) if is_dry_run else mover.move_all(names)
         results = collected(found, "Moving the groups", len(names))
+    _show(results, len(names), to, output)
+
+
+def move_slots(
+    settings: Settings,
+    to: str,
+    slots: frozenset[int],
+    output: Output,
+    agree: Callable[[str], None],
+    *,
+    is_dry_run: bool,
+) -> None:
+    """Move slots, then the groups in them, and show the result of each group.
+
+    Args:
+        to: The prefix of the other coordinator.
+
+    Raises:
+        RequestRefused: A slot or a group is refused, or the sender may not move them.
+        NoAnswer: The other coordinator has not adopted the slots, or a group.
+        UserError: The brokers or the coordinators do not answer.
+    """
+    of = settings.topic_prefix
+    with _open(settings) as source, _open(settings.model_copy(update={"topic_prefix": to})) as target:
+        of_slots = SlotMover(_ask_shards_of(source), _ask_shards_of(target), of, to, slots)
+        mover = Mover(_ask_of(source), _ask_of(target), to)
+        if is_dry_run:
+            tell(f"{counted(len(of_slots.left()), 'slot')} of {len(slots)} would be moved.")
+            names = [name for name in _all_groups(source) if slot_of(name) in slots]
+            found = mover.check_all(names)
+        else:
+            agree(f"Move {counted(len(slots), 'slot')} and the groups in them from {escape(of)} to {escape(to)}?")
+            released = of_slots.release()
+            of_slots.await_adoption(ANSWER_WAIT_S)
+            tell(f"{counted(len(slots), 'slot')} at {escape(to)}, {len(released)} of them moved now.")
+            names = list(of_slots.names())
+            found = mover.move_all(names)
+        results = collected(found, "Moving the groups", len(names))
+    _show(results, len(names), to, output)
+
+
+def show_slots(settings: Settings, output: Output) -> None:
+    """Show the owners of the slots, as the coordinator knows them.
+
+    Raises:
+        RequestRefused: The sender may not see them.
+        UserError: The brokers or the coordinator do not answer.
+    """
+    owned: dict[tuple[str | None, int, str], set[int]] = {}
+    with _open(settings) as transport:
+        for answer in described(_ask_shards_of(transport)):
+            for each in answer.owned:
+                status = "here" if each.owner == settings.topic_prefix else "elsewhere"
+                owned.setdefault((each.owner, each.number, status), set()).update(slots_from(each.slots))
+            if answer.arriving:
+                owned.setdefault((settings.topic_prefix, 0, "arriving"), set()).update(slots_from(answer.arriving))
+    rows = [
+        OwnedRow(ranges_of(slots), owner, status, moved_ms or None)
+        for (owner, moved_ms, status), slots in sorted(owned.items(), key=lambda each: min(each[1]))
+    ]
+    if output.form is OutputFormat.json:
+        output.answer([row._asdict() for row in rows])
+    else:
+        output.rows(SLOT_COLUMNS, rows)
+
+
+def _show(results: Sequence[Result], names: int, to: str, output: Output) -> None:
     show(results, Status, COLUMNS, output)
     if open_ := [result for result in results if result.status is Status.IN_TRANSIT]:
         raise NoAnswer(
-            f"{counted(len(open_), 'group')} of {len(names)} are in transit, and {len(names) - len(results)} were not"
+            f"{counted(len(open_), 'group')} of {names} are in transit, and {names - len(results)} were not"
             f" released. Check that the coordinator that reads {escape(to)}.requests is running. The same command"
             f" continues."
         )
@@ -117,6 +210,11 @@ def _open(settings: Settings) -> Transport:
 def _ask_of(transport: Transport) -> Callable[[Any], Any]:
     """Return a function that sends a request to a transport's own coordinator, and waits for the response."""
     return partial(transport.ask, timeout_s=ANSWER_WAIT_S, follows=False)
+
+
+def _ask_shards_of(transport: Transport) -> Callable[[Any, Sequence[int] | None], Sequence[Any]]:
+    """Return a function that sends a request to shards of a transport's own coordinator."""
+    return partial(transport.ask_shards, timeout_s=ANSWER_WAIT_S)
 
 
 def _all_groups(transport: Transport) -> list[str]:

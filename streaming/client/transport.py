@@ -262,8 +262,16 @@ class Transport:
             NoAnswer: not all responses came in time.
             BrokerUnreachable: the brokers did not accept the requests.
         """
-        shards = sorted(self._producer.partitions_for(self._home.requests))
-        return self._ask(self._home, request, shards, timeout_s)
+        return self.ask_shards(request, None, timeout_s)
+
+    def ask_shards(self, request: Request, shards: Sequence[int] | None, timeout_s: float = 10.0) -> list[AnyAnswer]:
+        """Send one request to some shards, or to all of them, and return the responses in the same order.
+
+        Raises:
+            NoAnswer, BrokerUnreachable: As `ask_every_shard`.
+        """
+        every = sorted(self._producer.partitions_for(self._home.requests))
+        return self._ask(self._home, request, every if shards is None else shards, timeout_s)
 
     def _ask(self, lane: Lane, request: Request, partitions: Sequence[int | None], timeout_s: float) -> list[AnyAnswer]:
         deadline_s = time.monotonic() + timeout_s

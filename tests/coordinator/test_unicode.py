@@ -142,7 +142,7 @@ MAY_FORMAT = {
     "slot_source._why_never",              # text and numbers
     "slot_source._why_not_again",          # a number
     "slot_source._why_not_now",            # text and numbers
-    "slot_source._refusal",                # numbers
+    "slot_source.release_slots",           # numbers
     "slot_target._why_not",                # numbers
     "slots.ranges_of",                     # numbers
     "soundness._problem_of_classic",       # text

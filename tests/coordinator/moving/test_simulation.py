@@ -7,7 +7,6 @@ from unittest.mock import patch
 import pytest
 from msgspec.structs import replace
 
-from coordinator.move_parts import SentSlots
 from coordinator.move_requests import AdoptSlots, Elsewhere
 from coordinator.moving import slot_source, slot_target, source, target
 from coordinator.moving.kept_moves import KeptMoves
@@ -88,8 +87,8 @@ def slots_go_with_living_groups_alone_while_a_name_is_in_transit() -> Iterator[N
     def living(kept: KeptMoves, slots: frozenset[int]) -> Iterator[Elsewhere]:
         return (each for each in known(kept, slots) if each.name in kept.groups.stored)
 
-    def in_transit_or_not(kept: KeptMoves, sent: SentSlots) -> str | None:
-        why = why_not(kept, sent)
+    def in_transit_or_not(kept: KeptMoves, made_ms: int, slots: frozenset[int]) -> str | None:
+        why = why_not(kept, made_ms, slots)
         return None if why is not None and "in transit" in why else why
 
     with patch.object(slot_source, "_known", living), patch.object(slot_source, "_why_not_now", in_transit_or_not):

@@ -147,8 +147,8 @@ def test_only_a_group_in_transit_is_taken_back(world: World) -> None:
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        ([], "name either --group or --all"),
-        (["-g", "g", "--all"], "name either --group or --all"),
+        ([], "name one of --group, --slots and --all"),
+        (["-g", "g", "--all"], "name one of --group, --slots and --all"),
         (["--all", "--take-back"], "--take-back needs --group"),
         (["-g", "g", "--take-back", "--dry-run"], "has no --dry-run"),
         (["-g", "g", "--target-is-lost"], "--target-is-lost needs --take-back"),
