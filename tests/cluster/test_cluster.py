@@ -64,7 +64,9 @@ def run(cluster: Cluster, settings: Settings, tmp_path: Path) -> Iterator[Callab
 
 
 @pytest.mark.parametrize(
-    "with_driver", [False, pytest.param(True, marks=NIGHTLY)], ids=["executor", "executor, worker and driver"]
+    "with_driver",
+    [pytest.param(False, marks=pytest.mark.long), pytest.param(True, marks=NIGHTLY)],
+    ids=["executor", "executor, worker and driver"],
 )
 def test_kills_do_not_affect_groups(
     run: Callable[[], Service], cluster: Cluster, settings: Settings, with_driver: bool

@@ -9,7 +9,7 @@ from tests.differential.java_assignors import kafkas_classes
 from tests.differential.java_server_assignors import JavaServerAssignors, draw
 from tests.tiers import NIGHTLY
 
-SEEDS = 400
+SEEDS = 150
 SEEDS_NIGHTLY = 10_000
 
 

@@ -98,6 +98,7 @@ def test_the_base_names_the_extra_of_a_command(base: Environment) -> None:
     assert "pip install 'groupcoord[all]'" in done.stderr
 
 
+@pytest.mark.nightly
 def test_the_extra_gateway_serves_clients(wheel: Path, coordinator: Coordinator, tmp_path: Path) -> None:
     settings = coordinator.settings
     where = ("-b", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix)
@@ -105,6 +106,7 @@ def test_the_extra_gateway_serves_clients(wheel: Path, coordinator: Coordinator,
         assert ready["gateway"]
 
 
+@pytest.mark.nightly
 def test_the_extra_page_serves_the_page(wheel: Path, coordinator: Coordinator, tmp_path: Path) -> None:
     settings = coordinator.settings
     where = ("-b", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix)
@@ -112,6 +114,7 @@ def test_the_extra_page_serves_the_page(wheel: Path, coordinator: Coordinator, t
         assert "<html" in fetched(ready["dashboard"])
 
 
+@pytest.mark.nightly
 def test_the_extra_coordinator_serves_groups(wheel: Path, coordinator: Coordinator, tmp_path: Path) -> None:
     environment = Environment(tmp_path, wheel, "coordinator")
     servers = coordinator.settings.bootstrap_servers
