@@ -168,7 +168,7 @@ class Crowd:
             yield Heartbeats.of(beats[start : start + HEARTBEATS_MAX], request_id="beats", reply_to=BEATS)
 
     def hear(self, reply: Reply) -> None:
-        """Do what the members do with a response."""
+        """Note a response, and what its member sends next."""
         answer = reply.answer
         if isinstance(answer, HeartbeatsAnswer):
             for inbox, code in zip(answer.request_ids, answer.codes, strict=True):
@@ -194,7 +194,7 @@ class Crowd:
         self._next.append(worker.joins())
 
     def lose(self, now_s: int) -> None:
-        """Let the groups whose turn it is lose a member, and start another one for each."""
+        """Remove a member of each group whose turn it is, and start another one for it."""
         for place in self._losses[now_s % LOSS_EVERY_S]:
             those = [worker for worker in self._of_group[place] if worker.is_stable]
             if those:
@@ -209,46 +209,59 @@ class Crowd:
 # -- one shard ---------------------------------------------------------------------------------------------------------
 
 
-def run(load: Load, number: int) -> Found:
-    """Run one shard, and return its figures."""
-    names = [f"orders-{group:06}" for group in range(load.groups)]
-    crowd = Crowd([name for name in names if shard_of(name, SHARDS) == number], load.each)
-    state: bytes | None = None
-    rosters, offset, took_s = Rosters(), 0, list[float]()
-    requests = expired = rebalances = state_bytes = 0
-    for now_s in range(BEGINS_S + load.seconds):
-        now_ms = now_s * MS
-        if is_measured := now_s >= BEGINS_S:
-            crowd.lose(now_s)
-        asked = [*crowd.requests(now_s), Wake()]
-        log = [Received(offset + place, now_ms, request) for place, request in enumerate(asked)]
-        offset += len(log)
+class Running:
+    """The batches of one shard, as the operator runs them, and their figures."""
+
+    def __init__(self, number: int, crowd: Crowd) -> None:
+        self._number, self._crowd = number, crowd
+        self._rosters, self._offset = Rosters(), 0
+        self._state: bytes | None = None
+        self.took_s = list[float]()
+        self.requests = self.expired = self.rebalances = self.state_bytes = 0
+
+    def batch(self, now_s: int, *, is_measured: bool) -> None:
+        """Handle the requests of one second."""
+        asked, now_ms = [*self._crowd.requests(now_s), Wake()], now_s * MS
+        log = [Received(self._offset + place, now_ms, request) for place, request in enumerate(asked)]
+        self._offset += len(log)
         began_s = time.process_time()
-        shard = Shard(number, SHARDS, SECRET, Config(), state, rosters)
-        outputs = shard.step([*shard.deferred, *log], now_ms)
-        state = shard.to_bytes()
+        shard = Shard(self._number, SHARDS, SECRET, Config(), self._state, self._rosters)
+        outputs = shard.step(log, now_ms)
+        self._state = shard.to_bytes()
         batch_s = time.process_time() - began_s
         assert not shard.deferred, "each batch is handled whole"
         for output in outputs:
             if isinstance(output, Reply):
-                crowd.hear(output)
-            expired += isinstance(output, MemberExpired)
-            rebalances += is_measured and isinstance(output, RebalanceCompleted)
+                self._crowd.hear(output)
+        self.expired += sum(isinstance(output, MemberExpired) for output in outputs)
         if is_measured:
-            took_s.append(batch_s)
-            requests += sum(len(each.groups) if isinstance(each, Heartbeats) else 1 for each in asked)
-            state_bytes = max(state_bytes, len(state or b""))
+            self.took_s.append(batch_s)
+            self.requests += sum(len(each.groups) if isinstance(each, Heartbeats) else 1 for each in asked)
+            self.rebalances += sum(isinstance(output, RebalanceCompleted) for output in outputs)
+            self.state_bytes = max(self.state_bytes, len(self._state or b""))
+
+
+def run(load: Load, number: int) -> Found:
+    """Return the figures of one shard, after it has run."""
+    names = [f"orders-{group:06}" for group in range(load.groups)]
+    crowd = Crowd([name for name in names if shard_of(name, SHARDS) == number], load.each)
+    running = Running(number, crowd)
+    for now_s in range(BEGINS_S + load.seconds):
+        if is_measured := now_s >= BEGINS_S:
+            crowd.lose(now_s)
+        running.batch(now_s, is_measured=is_measured)
+    took_s = running.took_s
     return Found(
         number,
         crowd.members,
-        requests,
+        running.requests,
         sum(took_s),
         max(took_s),
         percentile(took_s, 99),
-        state_bytes,
+        running.state_bytes,
         crowd.deaths,
-        expired,
-        rebalances,
+        running.expired,
+        running.rebalances,
     )
 
 
