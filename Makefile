@@ -44,10 +44,10 @@ bench: $(READY)  ## every figure of docs/figures.md, measured on this machine
 chaos: $(READY)  ## kill, pause and restart everything for MINUTES=20 while members consume; SEED=... repeats a plan
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),20) $(if $(filter command environment,$(firstword $(origin SEED))),--seed $(SEED))
 
-SOAK = $(BIN)/python -m $(if $(filter kills takeovers,$(KIND)),tests.chaos --$(KIND) 1000,tests.power $(KIND))
+SOAK = $(BIN)/python -m $(if $(filter kills takeovers moves,$(KIND)),tests.chaos --$(KIND) 1000,tests.power $(KIND))
 
-soak: $(READY)  ## MINUTES=25 of losses of power, turned bits, kill -9 or take-overs, added to a tally: make soak KIND=power|bits|kills|takeovers
-	@$(if $(filter power bits kills takeovers,$(KIND)),,echo "Name what: make soak KIND=power, bits, kills or takeovers"; exit 2)
+soak: $(READY)  ## MINUTES=25 of losses of power, turned bits, kill -9, take-overs or moves, added to a tally: make soak KIND=power|bits|kills|takeovers|moves
+	@$(if $(filter power bits kills takeovers moves,$(KIND)),,echo "Name what: make soak KIND=power, bits, kills, takeovers or moves"; exit 2)
 	@$(SOAK) --minutes $(or $(MINUTES),25) --tally docs/tallies/$(KIND).json
 
 cluster-test: $(READY)  ## a standalone cluster whose executor, worker and driver are killed; then heartbeats/s on 1 and 2

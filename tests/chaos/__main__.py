@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tests import tally
-from tests.chaos.runs import chaos, kills, restarts, takeovers
+from tests.chaos.runs import chaos, kills, moves, restarts, takeovers
 
 MINUTES = 20.0
 COUNTED = (
@@ -20,7 +20,7 @@ COUNTED = (
     "findings",
     "coordinator ended by itself",
 )
-"""The figures that a tally adds up, beside the kills or take-overs."""
+"""The figures that a tally adds up, beside the kills, take-overs or moves."""
 
 
 def main() -> int:
@@ -30,7 +30,8 @@ def main() -> int:
     what.add_argument("--restarts", type=int)
     what.add_argument("--kills", type=int)
     what.add_argument("--takeovers", type=int)
-    parser.add_argument("--tally", type=Path, help="add the kills or take-overs to this file of docs/tallies")
+    what.add_argument("--moves", type=int)
+    parser.add_argument("--tally", type=Path, help="add the kills, take-overs or moves to this file of docs/tallies")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
     options = parser.parse_args()
     began_s = time.monotonic()
@@ -47,13 +48,15 @@ def main() -> int:
             outcome = kills(folder, chance, options.kills, options.minutes * 60, report)
         elif options.takeovers is not None:
             outcome = takeovers(folder, chance, options.takeovers, options.minutes * 60, report)
+        elif options.moves is not None:
+            outcome = moves(folder, chance, options.moves, options.minutes * 60, report)
         else:
             outcome = chaos(folder, chance, options.minutes * 60, report)
     result = {"seed": options.seed, "seconds": round(time.monotonic() - began_s), **outcome.figures}
     print(json.dumps(result, indent=2))
     if options.tally:
         counts = {name: result.pop(name) for name in COUNTED if name in result}
-        kind = "takeovers" if "takeovers" in result else "kills"
+        kind = next(kind for kind in ("takeovers", "moves", "kills") if kind in result)
         tally.add(options.tally, result, {kind: result.pop(kind), "outcome": counts})
     for wrong in outcome.wrong:
         print(wrong)

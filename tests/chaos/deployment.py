@@ -243,13 +243,23 @@ class Deployment:
         return Reader(self.settings, GROUP).events()
 
     def commits(self) -> Iterator[OffsetRecord]:
-        for record in Reader(self.settings, GROUP).records(self.settings.groups_topic):
-            read = decode_group_record(record.key, record.value)[1]
-            if isinstance(read, OffsetRecord):
-                yield read
+        """Yield the commits that are published, in the coordinator's order."""
+        return self.commits_of(self.settings)
 
     def seats(self) -> Iterator[SeatTaken]:
-        for record in Reader(self.settings, GROUP).records(self.settings.events_topic):
+        """Yield the seats that members have taken, in the coordinator's order."""
+        return self.seats_of(self.settings)
+
+    @staticmethod
+    def commits_of(settings: Settings) -> Iterator[OffsetRecord]:
+        for record in Reader(settings, GROUP).records(settings.groups_topic):
+            key, read = decode_group_record(record.key, record.value)
+            if isinstance(read, OffsetRecord) and key[1] == GROUP:
+                yield read
+
+    @staticmethod
+    def seats_of(settings: Settings) -> Iterator[SeatTaken]:
+        for record in Reader(settings, GROUP).records(settings.events_topic):
             read = decode_event(record.value)
             if isinstance(read, SeatTaken):
                 yield read

@@ -1,4 +1,4 @@
-"""The four kinds of runs. Each runs to its end and is judged."""
+"""The five kinds of runs. Each runs to its end and is judged."""
 
 import random
 import time
@@ -10,6 +10,7 @@ from typing import Any
 from tests.chaos.deployment import STRATEGIES, Deployment
 from tests.chaos.faults import PAUSE_SESSIONS, Chaos
 from tests.chaos.killing import MEMBERS, Killer
+from tests.chaos.moves import Moving, TwoCoordinators
 from tests.chaos.takeovers import Takeovers
 from tests.cluster.standalone import Cluster
 
@@ -107,6 +108,31 @@ def takeovers(folder: Path, chance: random.Random, times: int, seconds: float, r
         unexpected = _rebalances(deployment)[before:]
         taking_over.stop_others()
         outcome = _end(deployment, {**figures, "unexpected rebalances": len(unexpected)}, report)
+        outcome.wrong += [f"an unexpected rebalance: {event}" for event in unexpected]
+        return outcome
+
+
+def moves(folder: Path, chance: random.Random, times: int, seconds: float, report: Report) -> Outcome:
+    """Move all groups between two coordinators, and kill a process in each move. No group may rebalance."""
+    with TwoCoordinators(
+        folder, members=MEMBERS, strategy=chance.choice(STRATEGIES), session_timeout_ms=LONG_MS, gateways=2
+    ) as deployment:
+        deployment.await_settled()
+        deployment.make_idle_groups()
+        before, began_s = len(_rebalances(deployment)), time.monotonic()
+        moving = Moving(deployment, chance, report)
+        moving.run(times, began_s + seconds)
+        figures = {
+            "moves": dict(moving.done),
+            "longest until all are served, s": moving.longest_s,
+            "load": f"{MEMBERS} members",
+        }
+        wrong = [*deployment.idle_groups_lost()]
+        unexpected = _rebalances(deployment)[before:]
+        outcome = _end(deployment, {**figures, "unexpected rebalances": len(unexpected)}, report)
+        beside = deployment.stop_beside()
+        outcome.figures["findings"] += beside.counts.total()
+        outcome.wrong += [*wrong, *map(str, beside.findings)]
         outcome.wrong += [f"an unexpected rebalance: {event}" for event in unexpected]
         return outcome
 
