@@ -9,8 +9,8 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from streaming.config.settings import Settings
@@ -49,7 +49,9 @@ def measure(options: argparse.Namespace) -> Figures:
     }
 
 
-def _members(servers: str, roles: Mapping[str, int], folder: Path) -> dict[str, float]:
+@contextmanager
+def resting(servers: str, folder: Path) -> Iterator[None]:
+    """Run the members of our client during the block."""
     say(f"{GROUPS * EACH} members of our client join in {PROCESSES} processes.")
     arguments = ("--bootstrap-servers", servers, "--groups", str(GROUPS), "--whole-group", str(EACH))
     with ExitStack() as stack:
@@ -59,6 +61,11 @@ def _members(servers: str, roles: Mapping[str, int], folder: Path) -> dict[str, 
                 "tests.benchmarks.at_rest_members", *arguments, "--members", str(EACH // PROCESSES), folder=at
             )
             stack.enter_context(child)
+        yield
+
+
+def _members(servers: str, roles: Mapping[str, int], folder: Path) -> dict[str, float]:
+    with resting(servers, folder):
         say(f"Warming up for {WARM_UP_S:.0f} s, then measuring for {SECONDS:.0f} s.")
         time.sleep(WARM_UP_S)
         with Usage(roles, weighed="coordinator") as usage, crowd.batches(folder / "log") as batches:
