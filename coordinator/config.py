@@ -52,7 +52,7 @@ class Config(Struct, frozen=True, kw_only=True):
     more."""
 
     prefix: str = ""
-    """The prefix of this coordinator's topics, by which other coordinators name it; "" if it has no peers."""
+    """The prefix of this coordinator's topics, by which other coordinators name it."""
 
     peers: tuple[str, ...] = ()
     """The prefixes of the coordinators with which this one exchanges groups."""

@@ -316,7 +316,7 @@ class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
             group_consumer_max_size=self.group_consumer_max_size,
             group_consumer_assignors=self.group_consumer_assignors,
             group_consumer_migration_policy=self.group_consumer_migration_policy,
-            prefix=self.topic_prefix if self.peers else "",
+            prefix=self.topic_prefix,
             peers=self.peers,
             peer_partitions=dict(peer_partitions),
             slots=self.slots,

@@ -17,10 +17,10 @@ def key_file(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_without_peers_the_core_has_no_prefix() -> None:
-    settings = Settings.load()
+def test_without_peers_all_slots_are_those_of_the_coordinator() -> None:
+    settings = Settings.load(topic_prefix="a")
     config = settings.group_config()
-    assert (config.prefix, config.peers, config.slots) == ("", (), "all")
+    assert (config.prefix, config.peers, config.slots) == ("a", (), "all")
     assert settings.peering() is None
 
 
