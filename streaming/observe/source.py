@@ -23,6 +23,9 @@ CLIENT_ID = "coordinator-observe"
 LOOK_EVERY_S = 1.0
 """The time between two looks for a source topic that does not exist yet."""
 
+MAY_NOT_SEE = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+"""The errors of a configuration for which our user has no right."""
+
 NOT_THERE = "No group has used Kafka's own coordinator yet; waiting."
 
 NOT_ALLOWED = (
@@ -163,11 +166,17 @@ def refuse_long_absence(settings: Settings, read_to: Mapping[int, int], now_ms: 
 
 
 def _config(settings: Settings, kind: Any, name: str, wanted: str) -> str | None:
-    """Return a value of a topic's or a broker's configuration; None if we may not see it."""
+    """Return a value of a topic's or a broker's configuration; None if we may not see it.
+
+    Raises:
+        KafkaException: No broker answers.
+    """
     resource, asker = ConfigResource(kind, name), admin(settings, CLIENT_ID)
     try:
         found = asker.describe_configs([resource], request_timeout=ANSWER_WAIT_S)[resource].result()
     except KafkaException as error:
+        if error.args[0].code() not in MAY_NOT_SEE:
+            raise
         log.debug("the configuration of %s is not shown: %s", name, error)
         return None
     return str(found[wanted].value) if wanted in found else None

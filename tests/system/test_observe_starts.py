@@ -88,10 +88,11 @@ def test_identity_that_was_changed_or_is_lost_is_refused(copied: Settings, spark
         identity.claim(spark, copied, source, {})
 
 
-def test_observer_that_was_away_for_too_long_is_refused(observer: Observer, source: Source) -> None:
+def test_observer_that_was_away_for_too_long_is_refused(observer: Observer, source: Source, copied: Settings) -> None:
     """Tombstones are kept for a day: a record that is to be read and older than half of it shows that some may be
     gone. The age of the checkpoint alone shows nothing: nothing may have been written meanwhile."""
     settings, read_to = observer.settings, ends(observer.settings, source, is_stable=False)
+    assert read_to[0] > 0, f"{copied.checkpoint} has read a group"
     refuse_long_absence(settings, read_to, now_ms() + 10 * DAY_MS)
     refuse_long_absence(settings, {0: 0}, now_ms())
     with pytest.raises(SourceLost, match=r"for more than half of its delete\.retention\.ms"):
