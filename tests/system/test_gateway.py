@@ -38,6 +38,8 @@ from tests.system.waiting import wait_until
 from tests.system.wire import Wire, connect
 
 TOPIC = "through-the-gateway"
+SESSION_MS = 300_000
+"""The session of a member that sends no heartbeats: longer than any of these tests lasts on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def join(
     group_id: str,
     member_id: str = "",
     version: int = 9,
-    session_timeout_ms: int = 30_000,
+    session_timeout_ms: int = SESSION_MS,
     metadata: bytes = b"\0\1\0\0\0\0\0\0\0\0",
 ) -> Any:
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=metadata)
@@ -178,7 +180,7 @@ def test_held_heartbeat_is_answered_when_a_rebalance_begins(gateway: Gateway, gr
     """Clients of KIP-62 learn of a rebalance from a heartbeat response. The gateway holds the last heartbeat for it."""
     patient = gateway.settings.model_copy(update={"gateway_heartbeat_hold_ms": 600_000})
     with Gateway(patient) as gateway, connect(gateway.bootstrap_servers) as wire:
-        member_id = become_member(wire, group_id, session_timeout_ms=300_000)
+        member_id = become_member(wire, group_id)
         wire.send(heartbeat(group_id, member_id))
         with connect(gateway.bootstrap_servers) as newcomer:
             newcomer.send(join(group_id, newcomer.call(join(group_id)).member_id))
@@ -189,7 +191,7 @@ def test_next_request_ends_a_held_heartbeat(gateway: Gateway, group_id: str):
     """A request behind a held heartbeat does not wait for it, and the responses keep their order."""
     patient = gateway.settings.model_copy(update={"gateway_heartbeat_hold_ms": 600_000})
     with Gateway(patient) as gateway, connect(gateway.bootstrap_servers) as wire:
-        member_id = become_member(wire, group_id, session_timeout_ms=300_000)
+        member_id = become_member(wire, group_id)
         for _ in range(3):
             wire.send(heartbeat(group_id, member_id))
             wait_until(lambda: gateway.asking.waiting == 0)
@@ -201,7 +203,7 @@ def test_heartbeat_on_a_shared_connection_is_not_held(gateway: Gateway, group_id
     """Sarama sends no request before it has the last response: a fetch would wait for a held heartbeat."""
     patient = gateway.settings.model_copy(update={"gateway_heartbeat_hold_ms": 600_000})
     with Gateway(patient) as gateway, connect(gateway.bootstrap_servers) as wire:
-        member_id = become_member(wire, group_id, session_timeout_ms=300_000)
+        member_id = become_member(wire, group_id)
         wire.call(FindCoordinatorRequest(version=4, key_type=0, coordinator_keys=[group_id]))
         assert wire.call(heartbeat(group_id, member_id)).error_code == 0
 
@@ -398,7 +400,7 @@ def test_heartbeats_wait_for_an_unavailable_query_and_members_stay(run_service: 
         impatient = service.settings.model_copy(update={"gateway_port": 0, "gateway_hold_ms": 300})
         gateway = opened.enter_context(Gateway(impatient))
         wire, other = (opened.enter_context(connect(gateway.bootstrap_servers)) for _ in range(2))
-        member_id = become_member(wire, "g", session_timeout_ms=40_000)
+        member_id = become_member(wire, "g")
         assert service.stop() == 0
         wire.send(heartbeat("g", member_id))
         ask = FindCoordinatorRequest(version=4, key_type=0, coordinator_keys=["g"])
