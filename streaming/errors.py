@@ -20,6 +20,8 @@
     ├── CheckpointMismatch  The checkpoint belongs to another query or to other settings
     ├── InUse               A coordinator runs on the checkpoint, or a command changes it
     ├── BadExport           The file is no complete export of groups, or it cannot be read or written
+    │ streaming.administration.growing
+    ├── NotPrepared         A coordinator cannot give its groups to the new one yet, or the new one cannot take them
     │ streaming.administration.policy_files
     ├── BadPolicies         The file contains no valid policies
     │ streaming.administration.rules

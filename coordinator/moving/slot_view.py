@@ -21,6 +21,7 @@ def describe_slots(kept: KeptMoves, request: DescribeSlots, context: Context) ->
         arriving=ranges_of({slot for each in kept.slots.gathering for slot in slots_in(each.slots)}),
         guests=tuple(guests[:GUESTS_LISTED_MAX]),
         has_more=len(guests) > GUESTS_LISTED_MAX,
+        peers=tuple(sorted(kept.config.peers)),
     )
     yield Reply(request.reply_to, answer)
 

@@ -69,9 +69,11 @@ class DescribeSlotsAnswer(Answer, frozen=True, kw_only=True, tag="describe_slots
         arriving: The slots that are released to this coordinator, and of which records are missing; "" for none.
         guests: Names here whose slots have another owner, in their order, at most `GUESTS_LISTED_MAX`.
         has_more: There are guests behind the last one.
+        peers: The prefixes of the coordinators with which this one exchanges groups, in their order.
     """
 
     owned: tuple[OwnedSlots, ...] = ()
     arriving: str = ""
     guests: tuple[str, ...] = ()
     has_more: bool = False
+    peers: tuple[str, ...] = ()

@@ -129,6 +129,11 @@ class Mover:
         return bool(self._source(DescribeGroup(request_id="", reply_to="", group_id=group_id)).error == AWAY)
 
 
+def remedy_of_silence(to: str) -> str:
+    """Return what to do if a target does not answer."""
+    return f"Check that the coordinator that reads {escape(to)}.requests is running. The same command continues."
+
+
 def refused(what: str, group_id: str, answer: Any) -> RequestRefused:
     """Return the error for a response that is about the request itself.
 

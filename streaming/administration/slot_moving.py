@@ -15,6 +15,7 @@ from coordinator.limits import SLOTS
 from coordinator.move_requests import DescribeSlots, ReleaseSlots
 from coordinator.outputs import DescribeSlotsAnswer
 from coordinator.slots import bitmap_of, ranges_of, slot_of
+from streaming.administration.moving import remedy_of_silence
 from streaming.errors import NoAnswer, RequestRefused
 from streaming.moments import unix_ms
 from streaming.views.text import escape
@@ -88,10 +89,8 @@ class SlotMover:
         deadline_s = time.monotonic() + timeout_s
         while missing := self._not_adopted():
             if time.monotonic() > deadline_s:
-                raise NoAnswer(
-                    f"{escape(self._to)} has not adopted the slots {ranges_of(missing)}. Check that the coordinator"
-                    f" that reads {escape(self._to)}.requests is running. The same command continues."
-                )
+                slots = ranges_of(missing)
+                raise NoAnswer(f"{escape(self._to)} has not adopted the slots {slots}. {remedy_of_silence(self._to)}")
             time.sleep(LOOK_EVERY_S)
 
     def names(self) -> Iterator[str]:

@@ -7,7 +7,7 @@ import typer
 
 from coordinator.limits import FENCING_TOKEN_FLOOR_MAX
 from streaming.cli.extras import require
-from streaming.cli.options import BootstrapServers, Format, Master, TopicPrefix
+from streaming.cli.options import BootstrapServers, Format, Master, TopicPrefix, agreement
 from streaming.cli.output import OutputFormat
 from streaming.config.settings import Settings
 
@@ -138,7 +138,6 @@ def import_checkpoint(
 ) -> None:
     """Import every group of a file into a coordinator that runs. The old coordinator must not run again."""
     from streaming.administration.importing import Choice
-    from streaming.cli.changing import confirm
     from streaming.cli.importing import import_groups
     from streaming.cli.output import Output as Results
 
@@ -148,7 +147,7 @@ def import_checkpoint(
         file,
         Choice(older, replace, drop_open_transactions, token_floor),
         Results.to_stdout(output),
-        lambda question: confirm(question, is_agreed=yes, ask=lambda text: typer.confirm(text, err=True)),
+        agreement(is_given=yes),
         is_dry_run=dry_run,
         retired=retire,
     )

@@ -3,13 +3,12 @@
 This module has only the flags. A command imports its function when it runs, so `--help` does not wait for the import.
 """
 
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
-from streaming.cli.options import BootstrapServers, GroupOrder, ObservedPrefix, TopicPrefix
+from streaming.cli.options import BootstrapServers, GroupOrder, ObservedPrefix, TopicPrefix, Yes, agreement
 from streaming.cli.output import Output, OutputFormat
 from streaming.cli.times import FORMS, read_ago, read_time
 from streaming.config.settings import Settings
@@ -63,7 +62,6 @@ SomeGroupIds = Annotated[
 Regex = Annotated[bool, typer.Option("--regex", "-r", help="Arguments are regular expressions that match whole ids.")]
 Form = Annotated[OutputFormat, typer.Option("--output", "-o", help="A table, a table with all columns, JSON, or CSV.")]
 Sentences = Annotated[Words, typer.Option("--output", "-o", help="Sentences, or one JSON object.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for a confirmation.")]
 Reason = Annotated[str | None, typer.Option(help="The reason, which is written to the history.", show_default=False)]
 At = Annotated[str, typer.Option(metavar="TIME", help=f"When: {FORMS}.")]
 
@@ -86,12 +84,6 @@ def _sentences(form: Words) -> Output:
 
 def _at(text: str | None) -> int | None:
     return None if text is None else read_time(text, unix_ms())
-
-
-def _agree(*, is_agreed: bool) -> Callable[[str], None]:
-    from streaming.cli.changing import confirm
-
-    return lambda question: confirm(question, is_agreed=is_agreed, ask=lambda text: typer.confirm(text, err=True))
 
 
 # -- state -------------------------------------------------------------------------------------------------------------
@@ -254,7 +246,7 @@ def delete(
     """Delete groups without members, and their offsets."""
     from streaming.cli import changing
 
-    settings, agree = _settings(bootstrap_servers, topic_prefix), _agree(is_agreed=yes)
+    settings, agree = _settings(bootstrap_servers, topic_prefix), agreement(is_given=yes)
     changing.delete(settings, _wanted(groups, regex), Output.to_stdout(output), agree)
 
 
@@ -272,7 +264,7 @@ def delete_offsets(
     """Delete committed offsets of topics that no member subscribes to."""
     from streaming.cli import changing
 
-    settings, agree = _settings(bootstrap_servers, topic_prefix), _agree(is_agreed=yes)
+    settings, agree = _settings(bootstrap_servers, topic_prefix), agreement(is_given=yes)
     changing.delete_offsets(settings, group, topic, Output.to_stdout(output), agree)
 
 
@@ -303,7 +295,7 @@ def expel(
     """Remove a member from its group. A running member joins again."""
     from streaming.cli import changing
 
-    settings, agree = _settings(bootstrap_servers, topic_prefix), _agree(is_agreed=yes)
+    settings, agree = _settings(bootstrap_servers, topic_prefix), agreement(is_given=yes)
     changing.expel(settings, group, member, reason, _sentences(output), agree)
 
 

@@ -18,7 +18,7 @@ from streaming.cli.export import export
 from streaming.cli.extras import require
 from streaming.cli.groups import app as groups
 from streaming.cli.groups import watch
-from streaming.cli.moves import move, slots
+from streaming.cli.moves import grow, move, slots
 from streaming.cli.observing import acls, observe
 from streaming.cli.offsets import app as offsets
 from streaming.cli.options import (
@@ -58,6 +58,7 @@ app.add_typer(offsets)
 app.add_typer(policy)
 app.command()(export)
 app.command()(move)
+app.command()(grow)
 app.command()(slots)
 app.command()(size)
 

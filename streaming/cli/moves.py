@@ -1,10 +1,10 @@
-"""The flags of `coordinator move`. The command imports its function when it runs, so `--help` does not wait for it."""
+"""The flags of `coordinator move`, `grow` and `slots`. Each imports its function when it runs, so `--help` is quick."""
 
 from typing import Annotated
 
 import typer
 
-from streaming.cli.options import BootstrapServers, TopicPrefix
+from streaming.cli.options import BootstrapServers, ReplicationFactor, TopicPrefix, Yes, agreement
 from streaming.cli.output import OutputFormat
 from streaming.config.settings import Settings
 
@@ -33,6 +33,8 @@ TargetIsLost = Annotated[
     ),
 ]
 
+Results = Annotated[OutputFormat, typer.Option("--output", "-o", help="The format of the results.")]
+
 
 def move(
     to: Annotated[str, typer.Option(metavar="PREFIX", help="The prefix of the coordinator that gets the groups.")],
@@ -42,15 +44,12 @@ def move(
     take_back: TakeBack = False,
     target_is_lost: TargetIsLost = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only ask whether each group would be moved.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Confirm the moves.")] = False,
-    output: Annotated[
-        OutputFormat, typer.Option("--output", "-o", help="The format of the results.")
-    ] = OutputFormat.table,
+    yes: Yes = False,
+    output: Results = OutputFormat.table,
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Move groups with their members to another coordinator on the same brokers. Their clients notice nothing."""
-    from streaming.cli.changing import confirm
     from streaming.cli.output import Output
     from streaming.cli.relocating import move_groups, move_slots, take_groups_back
 
@@ -61,17 +60,41 @@ def move(
     if target_is_lost and not take_back:
         raise typer.BadParameter("--target-is-lost needs --take-back")
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
-    show = Output.to_stdout(output)
-
-    def agree(question: str) -> None:
-        confirm(question, is_agreed=yes, ask=lambda text: typer.confirm(text, err=True))
-
+    show, agree = Output.to_stdout(output), agreement(is_given=yes)
     if take_back:
         take_groups_back(settings, to, group or [], show, agree, is_lost=target_is_lost)
     elif slots is not None:
         move_slots(settings, to, _slots(slots), show, agree, is_dry_run=dry_run)
     else:
         move_groups(settings, to, group, show, agree, is_dry_run=dry_run)
+
+
+def grow(
+    to: Annotated[str, typer.Option(metavar="PREFIX", help="The prefix of the new coordinator.")],
+    shards: Annotated[
+        int | None,
+        typer.Option(min=1, help="The number of its shards; by default as many as now.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+    yes: Yes = False,
+    output: Results = OutputFormat.table,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+    replication_factor: ReplicationFactor = None,
+) -> None:
+    """Move everything to a new coordinator with other shards or settings, while the members work.
+
+    The command creates the new topics, prints how to prepare both coordinators, and moves all groups when both run.
+    """
+    from streaming.cli.growing import grow as grow_to
+    from streaming.cli.output import Output
+
+    settings = Settings.load(
+        bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix, replication_factor=replication_factor
+    )
+    if to == settings.topic_prefix:
+        raise typer.BadParameter("--to is the coordinator itself: choose a new prefix")
+    grow_to(settings, to, shards, Output.to_stdout(output), agreement(is_given=yes), is_dry_run=dry_run)
 
 
 def slots(

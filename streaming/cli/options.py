@@ -1,6 +1,8 @@
 """Flags of several commands, each with one help text."""
 
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -27,11 +29,23 @@ HealthPort = Annotated[
     int | None,
     typer.Option(min=0, max=65535, help="The port of the health checks; by default none.", show_default=False),
 ]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for a confirmation.")]
 Data = Annotated[Path | None, typer.Option(help="Folder for the broker and the state; by default a temporary one.")]
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="The broker's port; by default a free one.")]
 ReadyFile = Annotated[
     Path | None, typer.Option(help="A JSON file, written when all is ready: addresses, topics, process id.")
 ]
+
+
+def agreement(*, is_given: bool) -> Callable[[str], None]:
+    """Return a function that asks the user a question, unless the command line contains the confirmation.
+
+    Raises:
+        NotConfirmed: By the function, if the user does not confirm.
+    """
+    from streaming.cli.changing import confirm
+
+    return partial(confirm, is_agreed=is_given, ask=lambda text: typer.confirm(text, err=True))
 
 
 class GroupOrder(StrEnum):

@@ -1,6 +1,7 @@
 """`coordinator move`: groups move with their members to another coordinator on the same brokers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,11 +11,11 @@ from coordinator.requests import ListGroups
 from coordinator.slots import ranges_of, slot_of
 from streaming.administration import taking_back
 from streaming.administration.listing import list_groups
-from streaming.administration.moving import Mover, Result, Status
+from streaming.administration.moving import Mover, Result, Status, remedy_of_silence
 from streaming.administration.slot_moving import SlotMover, described, slots_from
 from streaming.administration.taking_back import move_in_transit
-from streaming.cli.output import Column, Output, OutputFormat
-from streaming.cli.results import collected, show
+from streaming.cli.output import Column, Output
+from streaming.cli.results import collected, show, write
 from streaming.cli.showing import folded
 from streaming.client.transport import COMMAND_WAIT_S, Transport
 from streaming.config.settings import Settings
@@ -49,7 +50,7 @@ class OwnedRow(NamedTuple):
 
 
 SLOT_COLUMNS = (
-    Column("SLOTS", lambda row: row.slots, is_chosen=True),
+    Column("SLOTS", lambda row: row.slots),
     Column("COORDINATOR", lambda row: row.owner),
     Column("STATUS", lambda row: row.status),
     Column("MOVED", lambda row: row.moved_ms, is_time=True),
@@ -76,14 +77,12 @@ def move_groups(
         NoAnswer: A group is in transit, and the other coordinator has not answered.
         UserError: The brokers or the coordinators do not answer.
     """
-    with _open(settings) as source, _open(settings.model_copy(update={"topic_prefix": to})) as target:
+    with opened(settings, to) as (source, target):
         names = list(dict.fromkeys(group_ids)) if group_ids is not None else _all_groups(source)
         if not is_dry_run:
             agree(f"Move {counted(len(names), 'group')} from {escape(settings.topic_prefix)} to {escape(to)}?")
         mover = Mover(_ask_of(source), _ask_of(target), to)
-        found = mover.check_all(names) if is_dry_run else mover.move_all(names)
-        results = collected(found, "Moving the groups", len(names))
-    _show(results, len(names), to, output)
+        _finish(mover.check_all if is_dry_run else mover.move_all, names, to, output)
 
 
 def move_slots(
@@ -105,23 +104,34 @@ def move_slots(
         NoAnswer: The other coordinator has not adopted the slots, or a group.
         UserError: The brokers or the coordinators do not answer.
     """
-    of = settings.topic_prefix
-    with _open(settings) as source, _open(settings.model_copy(update={"topic_prefix": to})) as target:
-        of_slots = SlotMover(_ask_shards_of(source), _ask_shards_of(target), of, to, slots)
-        mover = Mover(_ask_of(source), _ask_of(target), to)
+    with opened(settings, to) as (source, target):
         if is_dry_run:
-            tell(f"{counted(len(of_slots.left()), 'slot')} of {len(slots)} would be moved.")
-            names = [name for name in _all_groups(source) if slot_of(name) in slots]
-            found = mover.check_all(names)
-        else:
-            agree(f"Move {counted(len(slots), 'slot')} and the groups in them from {escape(of)} to {escape(to)}?")
-            released = of_slots.release()
-            of_slots.await_adoption(ANSWER_WAIT_S)
-            tell(f"{counted(len(slots), 'slot')} at {escape(to)}, {len(released)} of them moved now.")
-            names = list(of_slots.names())
-            found = mover.move_all(names)
-        results = collected(found, "Moving the groups", len(names))
-    _show(results, len(names), to, output)
+            check_slots(settings, source, target, to, slots, output)
+            return
+        of = escape(settings.topic_prefix)
+        agree(f"Move {counted(len(slots), 'slot')} and the groups in them from {of} to {escape(to)}?")
+        move_opened_slots(settings, source, target, to, slots, output)
+
+
+def check_slots(
+    settings: Settings, source: Transport, target: Transport, to: str, slots: frozenset[int], output: Output
+) -> None:
+    """Show whether each group in some slots would be moved. Nothing is changed; see `move_slots`."""
+    left = SlotMover(ask_shards_of(source), ask_shards_of(target), settings.topic_prefix, to, slots).left()
+    tell(f"{counted(len(left), 'slot')} of {len(slots)} would be moved.")
+    names = [name for name in _all_groups(source) if slot_of(name) in slots]
+    _finish(Mover(_ask_of(source), _ask_of(target), to).check_all, names, to, output)
+
+
+def move_opened_slots(
+    settings: Settings, source: Transport, target: Transport, to: str, slots: frozenset[int], output: Output
+) -> None:
+    """Move slots and the groups in them between coordinators that are open; see `move_slots`."""
+    mover = SlotMover(ask_shards_of(source), ask_shards_of(target), settings.topic_prefix, to, slots)
+    released = mover.release()
+    mover.await_adoption(ANSWER_WAIT_S)
+    tell(f"{counted(len(slots), 'slot')} at {escape(to)}, {len(released)} of them moved now.")
+    _finish(Mover(_ask_of(source), _ask_of(target), to).move_all, list(mover.names()), to, output)
 
 
 def show_slots(settings: Settings, output: Output) -> None:
@@ -133,7 +143,7 @@ def show_slots(settings: Settings, output: Output) -> None:
     """
     owned: dict[tuple[str | None, int, str], set[int]] = {}
     with _open(settings) as transport:
-        for answer in described(_ask_shards_of(transport)):
+        for answer in described(ask_shards_of(transport)):
             for each in answer.owned:
                 status = "here" if each.owner == settings.topic_prefix else "elsewhere"
                 owned.setdefault((each.owner, each.number, status), set()).update(slots_from(each.slots))
@@ -143,19 +153,22 @@ def show_slots(settings: Settings, output: Output) -> None:
         OwnedRow(ranges_of(slots), owner, status, moved_ms or None)
         for (owner, moved_ms, status), slots in sorted(owned.items(), key=lambda each: min(each[1]))
     ]
-    if output.form is OutputFormat.json:
-        output.answer([row._asdict() for row in rows])
-    else:
-        output.rows(SLOT_COLUMNS, rows)
+    write(SLOT_COLUMNS, rows, output)
 
 
-def _show(results: Sequence[Result], names: int, to: str, output: Output) -> None:
+def _finish(work: Callable[[Iterable[str]], Iterator[Result]], names: Sequence[str], to: str, output: Output) -> None:
+    """Write the progress of the work, and the result of each group.
+
+    Raises:
+        RequestRefused: A group is refused.
+        NoAnswer: A group is in transit.
+    """
+    results = collected(work(names), "Moving the groups", len(names))
     show(results, Status, COLUMNS, output)
     if open_ := [result for result in results if result.status is Status.IN_TRANSIT]:
         raise NoAnswer(
-            f"{counted(len(open_), 'group')} of {names} are in transit, and {names - len(results)} were not"
-            f" released. Check that the coordinator that reads {escape(to)}.requests is running. The same command"
-            f" continues."
+            f"{counted(len(open_), 'group')} of {len(names)} are in transit, and {len(names) - len(results)} were not"
+            f" released. {remedy_of_silence(to)}"
         )
 
 
@@ -185,12 +198,10 @@ def take_groups_back(
         raise NotFound(f"The group {escape(str(strange.group_id))} is in transit to {escape(strange.to)}.")
     lost = f" {escape(to)} must not run again, because it may have adopted them." if is_lost else ""
     agree(f"Take {counted(len(moves), 'group')} back from {escape(to)}?{lost}")
-    target_settings = settings.model_copy(update={"topic_prefix": to})
-    with _open(settings) as source, _open(target_settings) as target:
+    log = partial(_log, settings.model_copy(update={"topic_prefix": to}))
+    with opened(settings, to) as (source, target):
         asks = _ask_of(source), _ask_of(target)
-        results = [
-            taking_back.take_back(move, *asks, partial(_log, target_settings, move), is_lost=is_lost) for move in moves
-        ]
+        results = [taking_back.take_back(move, *asks, partial(log, move), is_lost=is_lost) for move in moves]
     show(results, taking_back.Status, COLUMNS, output)
 
 
@@ -203,6 +214,13 @@ def _log(target: Settings, move: GroupReleased, from_ms: int) -> Iterator[tuple[
                 yield record.partition, record.offset, record.value
 
 
+@contextmanager
+def opened(settings: Settings, to: str) -> Iterator[tuple[Transport, Transport]]:
+    """Yield the ways to a coordinator, and to the one that gets its groups."""
+    with _open(settings) as source, _open(settings.model_copy(update={"topic_prefix": to})) as target:
+        yield source, target
+
+
 def _open(settings: Settings) -> Transport:
     return Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer())
 
@@ -212,7 +230,7 @@ def _ask_of(transport: Transport) -> Callable[[Any], Any]:
     return partial(transport.ask, timeout_s=ANSWER_WAIT_S, follows=False)
 
 
-def _ask_shards_of(transport: Transport) -> Callable[[Any, Sequence[int] | None], Sequence[Any]]:
+def ask_shards_of(transport: Transport) -> Callable[[Any, Sequence[int] | None], Sequence[Any]]:
     """Return a function that sends a request to shards of a transport's own coordinator."""
     return partial(transport.ask_shards, timeout_s=ANSWER_WAIT_S)
 

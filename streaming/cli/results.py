@@ -40,10 +40,7 @@ def show(results: Sequence[Any], statuses: type[StrEnum], columns: Sequence[Colu
     Raises:
         RequestRefused: A group is refused.
     """
-    if output.form is OutputFormat.json:
-        output.answer([result._asdict() for result in results])
-    else:
-        output.rows(columns, results)
+    write(columns, results, output)
     counts = Counter(result.status for result in results)
     tell(f"{', '.join(f'{counts[status]} {status}' for status in statuses if counts[status]) or 'no groups'}.")
     refused = [result for result in results if result.status == "refused"]
@@ -52,3 +49,11 @@ def show(results: Sequence[Any], statuses: type[StrEnum], columns: Sequence[Colu
             f"{len(refused)} of {len(results)} groups are refused, the first one is"
             f" {escape(refused[0].group_id)}: {escape(refused[0].why)}."
         )
+
+
+def write(columns: Sequence[Column], rows: Sequence[Any], output: Output) -> None:
+    """Write named tuples as a table or as JSON, as the user wants it."""
+    if output.form is OutputFormat.json:
+        output.answer([row._asdict() for row in rows])
+    else:
+        output.rows(columns, rows)

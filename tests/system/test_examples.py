@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.embedded import find_java
+from streaming.embedded import Broker, find_java
 from tests.docs.pages import ROOT
 from tests.docs.test_examples import EXAMPLES, shown
 from tests.system.waiting import HANG_S, wait_until
@@ -72,6 +72,10 @@ def docstring_output(file: Path) -> str:
 def test_a_rolling_deploy_passes_seats_on_and_the_history_job_counts_it(up: dict[str, str]) -> None:
     check(EXAMPLES / "rolling_deploy.py", up["bootstrap_servers"])
     check(EXAMPLES / "history_job.py", up["bootstrap_servers"], "--group", "rolling-deploy")
+
+
+def test_a_coordinator_grows_under_live_workers(broker: Broker) -> None:
+    check(EXAMPLES / "growing.py", broker.bootstrap_servers)
 
 
 @pytest.mark.parametrize("file", ["sharing_cameras.py", "scheduler.py", "asyncio_worker.py", "restore_offsets.py"])

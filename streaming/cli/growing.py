@@ -1,0 +1,92 @@
+"""`coordinator grow`: all groups and slots move to a new coordinator, which may have more shards."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from coordinator.limits import SLOTS, VERDICT_MS
+from coordinator.outputs import DescribeSlotsAnswer
+from streaming.administration.growing import NotPrepared, check_prepared, is_empty, steps
+from streaming.administration.slot_moving import described
+from streaming.cli.output import Output
+from streaming.cli.relocating import ask_shards_of, check_slots, move_opened_slots, opened
+from streaming.client.transport import Transport
+from streaming.config.settings import Settings
+from streaming.errors import NoAnswer, NoCoordinator, TopicMismatch
+from streaming.kafka import topics
+from streaming.logs import tell
+from streaming.views.text import counted, escape
+
+ALL_SLOTS = frozenset(range(SLOTS))
+
+
+def grow(
+    settings: Settings,
+    to: str,
+    shards: int | None,
+    output: Output,
+    agree: Callable[[str], None],
+    *,
+    is_dry_run: bool,
+) -> None:
+    """Create the topics of a new coordinator, move all slots and groups to it, and show the result of each group.
+
+    Args:
+        to: The prefix of the new coordinator.
+        shards: The number of its shards; None for as many as the old one has.
+
+    Raises:
+        NotPrepared: A coordinator does not run, or must be restarted with other settings.
+        TopicMismatch: The topics of the new coordinator have another number of shards.
+        RequestRefused: A group is refused, or the sender may not move it.
+        NoAnswer: The new coordinator has not adopted the slots, or a group.
+        UserError: The brokers or the old coordinator do not answer.
+    """
+    of = settings.topic_prefix
+    grown = _grown(settings, to, shards)
+    how = steps(of, to, grown.request_partitions, settings.bootstrap_servers)
+    if is_dry_run and not topics.shards(grown):
+        tell(f"The topics of {escape(to)} would be created, with {counted(grown.request_partitions, 'shard')}.\n{how}")
+        return
+    topics.ensure(grown, tell)
+    with opened(settings, to) as (source, target):
+        try:
+            check_prepared(of, described(ask_shards_of(source)), to, _of_the_new_one(target, to))
+        except NotPrepared:
+            tell(how)
+            raise
+        if is_dry_run:
+            check_slots(settings, source, target, to, ALL_SLOTS, output)
+            return
+        agree(f"Move all groups from {escape(of)} to {escape(to)}?")
+        move_opened_slots(settings, source, target, to, ALL_SLOTS, output)
+        if not is_empty(of, described(ask_shards_of(source))):
+            raise NoAnswer(f"{escape(of)} still has groups. The same command continues.")
+    until = datetime.now(UTC) + timedelta(milliseconds=VERDICT_MS)
+    tell(
+        f"{escape(of)} has no group left. Let gateways and members use the prefix {escape(to)}, one after another, and"
+        f" stop {escape(of)} then. Keep its topics and its checkpoint until {until:%Y-%m-%d}."
+    )
+
+
+def _grown(settings: Settings, to: str, shards: int | None) -> Settings:
+    """Return the settings of the new coordinator.
+
+    Raises:
+        NoCoordinator: There is no old one.
+        TopicMismatch: The topics of the new one have another number of shards.
+    """
+    grown = settings.model_copy(update={"topic_prefix": to})
+    now = topics.shards(settings)
+    if not now:
+        raise NoCoordinator.without(settings.requests_topic, settings.bootstrap_servers)
+    there = topics.shards(grown)
+    if shards and there and shards != there:
+        raise TopicMismatch(f"The topics of {escape(to)} have {counted(there, 'shard')}: choose another prefix.")
+    return grown.model_copy(update={"request_partitions": shards or there or now})
+
+
+def _of_the_new_one(target: Transport, to: str) -> list[DescribeSlotsAnswer]:
+    try:
+        return described(ask_shards_of(target))
+    except NoAnswer:
+        raise NotPrepared(f"The coordinator {escape(to)} does not answer: start it as shown above.") from None
