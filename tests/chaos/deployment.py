@@ -287,8 +287,11 @@ class Deployment:
     def _account(self) -> str:
         return f"{self.acknowledged()} commits; {self.service.log[-2_000:]}"
 
-    def end_run(self) -> tuple[Run, Report]:
-        """Wait without faults until all records are committed, make all members leave, and return the results."""
+    def end_run(self) -> tuple[Run, list[Report]]:
+        """Wait without faults until all records are committed, make all members leave, and return the results.
+
+        The second one has what `coordinator verify` found for each coordinator.
+        """
         self.resume(*list(self.paused))
         wait_until(self._is_served, account=lambda: self.service.log)
         while len(self.alive) < self._members:
@@ -307,4 +310,4 @@ class Deployment:
                 lambda: self._is_answered(lambda: asker.describe().state.value == "Empty"), account=self._account
             )
         assert self.service.stop() == 0, self.service.log
-        return Run(self.histories, list(self.commits()), ends, self.seats()), verify(self.settings, settling_ms=0)
+        return Run(self.histories, list(self.commits()), ends, self.seats()), [verify(self.settings, settling_ms=0)]

@@ -27,6 +27,7 @@ class GatewayProcess:
         self._port = _free_ports()
         self._started = 0
         self.process: subprocess.Popen[bytes] | None = None
+        self._settings: dict[str, str] = {}
 
     @property
     def address(self) -> str:
@@ -37,13 +38,19 @@ class GatewayProcess:
         return (self._folder / f"gateway-{self._number}.log").read_text(errors="replace")
 
     def start(self, bootstrap_servers: str, topic_prefix: str) -> None:
+        self._settings = {
+            "COORDINATOR_BOOTSTRAP_SERVERS": bootstrap_servers, "COORDINATOR_TOPIC_PREFIX": topic_prefix
+        }  # fmt: skip
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Start the gateway as it was started before."""
         self._started += 1
         command = [sys.executable, "-m", "streaming", "gateway", "--port", str(self._port)]
-        settings = {"COORDINATOR_BOOTSTRAP_SERVERS": bootstrap_servers, "COORDINATOR_TOPIC_PREFIX": topic_prefix}
         with (self._folder / f"gateway-{self._number}.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, "--ready-file", str(self._ready_file)],
-                env={**os.environ, **settings},
+                env={**os.environ, **self._settings},
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )

@@ -83,8 +83,9 @@ class Killer:
                 self._kill_process(self._cluster.python_workers)
         return lambda: None
 
-    def _start_gateway(self, gateway: GatewayProcess) -> None:
-        gateway.start(self._deployment.broker.bootstrap_servers, "chaos")
+    @staticmethod
+    def _start_gateway(gateway: GatewayProcess) -> None:
+        gateway.start_again()
         gateway.await_ready()
 
     def _start_driver(self) -> None:

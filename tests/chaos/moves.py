@@ -28,7 +28,7 @@ from streaming.errors import Exit
 from streaming.kafka import topics
 from streaming.verify import Report, verify
 from tests.chaos.deployment import GROUP, TOPIC, Deployment
-from tests.chaos.gateways import GatewayProcess
+from tests.chaos.judge import Run
 from tests.chaos.served import Served
 from tests.system.asking import Asker
 from tests.system.conftest import Service, start_service
@@ -123,10 +123,11 @@ class TwoCoordinators(Deployment):
     def seats(self) -> Iterator[SeatTaken]:
         return (each for prefix in PREFIXES for each in self.seats_of(self._of(prefix)))
 
-    def stop_beside(self) -> Report:
-        """Stop the second coordinator, and verify its topics."""
+    def end_run(self) -> tuple[Run, list[Report]]:
+        """End the run as every other one, and return what was found for the second coordinator too."""
+        run, verified = super().end_run()
         assert self.services[BESIDE].stop() == Exit.DONE, self.services[BESIDE].log
-        return verify(self._of(BESIDE), settling_ms=0)
+        return run, [*verified, verify(self._of(BESIDE), settling_ms=0)]
 
 
 class Moving:
@@ -155,7 +156,10 @@ class Moving:
         command = self._begin(source, target)
         self._deployment.producing.join(self._chance.uniform(0, MOMENT_S))
         if kind == "gateway":
-            self._restart(self._chance.choice(self._deployment.gateways))
+            gateway = self._chance.choice(self._deployment.gateways)
+            gateway.kill()
+            gateway.start_again()
+            gateway.await_ready()
         else:
             self._deployment.services[source if kind == "source" else target].kill()
             self._deployment.start_coordinator()
@@ -178,11 +182,6 @@ class Moving:
     def _finish(self, source: str, target: str) -> None:
         """Run the command until it has moved everything."""
         wait_until(lambda: self._begin(source, target).wait(HANG_S) == Exit.DONE, account=self._account)
-
-    def _restart(self, gateway: GatewayProcess) -> None:
-        gateway.kill()
-        gateway.start(self._deployment.broker.bootstrap_servers, HOME)
-        gateway.await_ready()
 
     def _check(self) -> None:
         for service in self._deployment.services.values():

@@ -54,10 +54,7 @@ def restarts(folder: Path, chance: random.Random, times: int, report: Report) ->
             else:
                 assert deployment.service.stop() == 0, deployment.service.log
             _start_again(deployment)
-        unexpected = _rebalances(deployment)[before:]
-        outcome = _end(deployment, {"restarts": times, "unexpected rebalances": len(unexpected)}, report)
-        outcome.wrong += [f"an unexpected rebalance: {event}" for event in unexpected]
-        return outcome
+        return _end_without_rebalance(deployment, before, {"restarts": times}, report)
 
 
 def kills(folder: Path, chance: random.Random, times: int, seconds: float, report: Report) -> Outcome:
@@ -85,10 +82,7 @@ def kills(folder: Path, chance: random.Random, times: int, seconds: float, repor
             "longest until all are served, s": killer.longest_s,
             "load": f"{MEMBERS} members, {per_s:.0f} records/s",
         }
-        unexpected = _rebalances(deployment)[before:]
-        outcome = _end(deployment, {**figures, "unexpected rebalances": len(unexpected)}, report)
-        outcome.wrong += [f"an unexpected rebalance: {event}" for event in unexpected]
-        return outcome
+        return _end_without_rebalance(deployment, before, figures, report)
 
 
 def takeovers(folder: Path, chance: random.Random, times: int, seconds: float, report: Report) -> Outcome:
@@ -105,11 +99,8 @@ def takeovers(folder: Path, chance: random.Random, times: int, seconds: float, r
             "longest until all are served, s": taking_over.longest_s,
             "load": f"{MEMBERS} members",
         }
-        unexpected = _rebalances(deployment)[before:]
         taking_over.stop_others()
-        outcome = _end(deployment, {**figures, "unexpected rebalances": len(unexpected)}, report)
-        outcome.wrong += [f"an unexpected rebalance: {event}" for event in unexpected]
-        return outcome
+        return _end_without_rebalance(deployment, before, figures, report)
 
 
 def moves(folder: Path, chance: random.Random, times: int, seconds: float, report: Report) -> Outcome:
@@ -127,13 +118,9 @@ def moves(folder: Path, chance: random.Random, times: int, seconds: float, repor
             "longest until all are served, s": moving.longest_s,
             "load": f"{MEMBERS} members",
         }
-        wrong = [*deployment.idle_groups_lost()]
-        unexpected = _rebalances(deployment)[before:]
-        outcome = _end(deployment, {**figures, "unexpected rebalances": len(unexpected)}, report)
-        beside = deployment.stop_beside()
-        outcome.figures["findings"] += beside.counts.total()
-        outcome.wrong += [*wrong, *map(str, beside.findings)]
-        outcome.wrong += [f"an unexpected rebalance: {event}" for event in unexpected]
+        lost = list(deployment.idle_groups_lost())
+        outcome = _end_without_rebalance(deployment, before, figures, report)
+        outcome.wrong += lost
         return outcome
 
 
@@ -147,10 +134,18 @@ def _rebalances(deployment: Deployment) -> list[dict[str, Any]]:
     return [event for event in deployment.events() if event["event"] == "rebalance_started"]
 
 
+def _end_without_rebalance(deployment: Deployment, before: int, figures: dict[str, Any], report: Report) -> Outcome:
+    """End a run in which no rebalance was expected after the first `before` ones."""
+    unexpected = _rebalances(deployment)[before:]
+    outcome = _end(deployment, {**figures, "unexpected rebalances": len(unexpected)}, report)
+    outcome.wrong += [f"an unexpected rebalance: {event}" for event in unexpected]
+    return outcome
+
+
 def _end(deployment: Deployment, figures: dict[str, Any], report: Report) -> Outcome:
     report("no more faults: waiting until all records are consumed and committed")
     run, verified = deployment.end_run()
-    wrong = [*run.judge(), *map(str, verified.findings)]
+    wrong = [*run.judge(), *(str(finding) for each in verified for finding in each.findings)]
     lost = [*run.commits_lost(), *run.late_starts()]
     totals = {
         "records produced": deployment.producing.acknowledged,
@@ -159,8 +154,8 @@ def _end(deployment: Deployment, figures: dict[str, Any], report: Report) -> Out
         "acknowledged commits lost": len(lost),
         "records lost": len(list(run.records_lost())),
         "generations": max(stint.generation for stint in run.stints),
-        "records of the coordinator verified": verified.records,
-        "requests compared": verified.requests,
-        "findings": verified.counts.total(),
+        "records of the coordinator verified": sum(each.records for each in verified),
+        "requests compared": sum(each.requests for each in verified),
+        "findings": sum(each.counts.total() for each in verified),
     }
     return Outcome({**figures, **totals}, wrong)
