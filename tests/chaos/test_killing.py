@@ -11,6 +11,7 @@ TIMES, SECONDS = 2, 30.0
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 def test_kills_lose_no_commit_and_cause_no_rebalance(tmp_path: Path) -> None:
     """I13, I21: drivers, executors, Python workers and gateways are killed while members keep running."""
     seed = random.SystemRandom().randrange(2**31)

@@ -20,7 +20,6 @@ from tests.cluster.standalone import Cluster, bare_python, submit, wheel
 from tests.system.conftest import Service
 from tests.system.replaying import assert_as_if_undisturbed, claim, read
 from tests.system.waiting import HANG_S, wait_until
-from tests.tiers import NIGHTLY
 
 GROUPS, EACH = 100, 10
 SESSION_MS, INTERVAL_S = 30_000, 3.0
@@ -63,9 +62,11 @@ def run(cluster: Cluster, settings: Settings, tmp_path: Path) -> Iterator[Callab
             service.kill()
 
 
+@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "with_driver",
-    [pytest.param(False, marks=pytest.mark.long), pytest.param(True, marks=NIGHTLY)],
+    [False, True],
     ids=["executor", "executor, worker and driver"],
 )
 def test_kills_do_not_affect_groups(

@@ -12,7 +12,7 @@ from tests.system.kafka_groups import kafka_group
 from tests.system.reading import Reader
 from tests.system.waiting import wait_until
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 
 def test_observer_runs_with_spark_submit(broker: Broker, tmp_path: Path) -> None:

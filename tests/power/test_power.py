@@ -10,9 +10,8 @@ from tests.power.journal import NoCompiler
 from tests.power.record import CHECKPOINT, TOPIC_PREFIX
 from tests.power.runs import CONTROL, KINDS, Recording, make_recording, run
 from tests.power.serving import Serving, serving
-from tests.tiers import sampled
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 RECORDED_S = 4.0
 
@@ -31,7 +30,6 @@ def coordinators() -> Iterator[Serving]:
         yield other
 
 
-@pytest.mark.nightly
 def test_a_kill_alone_loses_no_data(recording: Recording, coordinators: Serving, tmp_path: Path) -> None:
     """A control without a loss: a broker and a coordinator are killed and restarted, and no data are lost."""
     done, verdict = run(recording, CONTROL, random.Random(0), tmp_path, coordinators)
@@ -71,7 +69,7 @@ def test_a_plan_is_synced_before_its_outputs_are_written(recording: Recording) -
     assert writes > 1
 
 
-@pytest.mark.parametrize("kind", sampled(KINDS, ["machine-cut"]))
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_start_after_a_loss_is_whole_refused_or_told(
     kind: str, recording: Recording, coordinators: Serving, tmp_path: Path
 ) -> None:

@@ -55,7 +55,7 @@ class Environment:
             "--python",
             self._python,
         ]
-        subprocess.run([*pip, "install", "--constraint", constraints, what], check=True, timeout=HANG_S)
+        subprocess.run([*pip, "install", "--no-compile", "--constraint", constraints, what], check=True, timeout=HANG_S)
 
     @property
     def _python(self) -> Path:

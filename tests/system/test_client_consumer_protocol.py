@@ -92,6 +92,7 @@ def test_records_are_read_on_from_the_offsets_that_were_committed_before_the_par
     assert bo.committed(moved) == 2
 
 
+@pytest.mark.nightly
 def test_the_partitions_of_a_killed_process_are_taken_over_after_its_session(s: ConsumerStage) -> None:
     ana = s.consumer(client_id="ana")
     worker = s.worker(client_id="killed")

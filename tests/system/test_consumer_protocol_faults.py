@@ -97,6 +97,7 @@ def test_killed_member_is_expelled_after_its_session(
     assert system.events("killed-848").count("member_expired") == 1
 
 
+@pytest.mark.nightly
 def test_nobody_is_expelled_when_parts_are_killed(own: Callable[..., Own], topic: str) -> None:
     """Check 14: the coordinator is killed in the middle of a rebalance, then the gateway is replaced."""
     system = own()

@@ -17,6 +17,7 @@ from tests.system.conftest import start_service
 from tests.system.next_members import Group
 from tests.system.reading import Reader
 from tests.system.waiting import wait_until
+from tests.tiers import NIGHTLY
 
 pytestmark = pytest.mark.long
 
@@ -62,7 +63,11 @@ def parts(tmp_path: Path) -> Iterator[Parts]:
         yield Parts(tmp_path, stack)
 
 
-@pytest.mark.parametrize("killed", [("gateway",), ("broker",), ("gateway", "broker")], ids="-".join)
+@pytest.mark.parametrize(
+    "killed",
+    [pytest.param(("gateway",), marks=NIGHTLY), pytest.param(("broker",), marks=NIGHTLY), ("gateway", "broker")],
+    ids="-".join,
+)
 def test_nobody_is_expelled_when_a_part_is_killed(parts: Parts, killed: tuple[str, ...]) -> None:
     """Check 14: kill -9 of the gateway, of the broker, or of both in turn, each in a rebalance of its own.
 

@@ -56,6 +56,7 @@ def test_mixed_group_shares_its_topic(play: Play, transport: Transport, assignor
         play.until_read(worker)
 
 
+@pytest.mark.nightly
 def test_tools_show_which_members_are_upgraded(
     play: Play, coordinator: Coordinator, broker: Broker, gateway: Gateway
 ) -> None:

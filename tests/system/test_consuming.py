@@ -326,7 +326,8 @@ def names(events: Iterable[dict[str, Any]]) -> set[str]:
 # -- the runs ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", sampled(STRATEGIES, ["cooperative"]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_no_record_is_lost_with_all_faults_together(run: Callable[..., Run], strategy: str) -> None:
     """S05, S06, S13, S127, S138, S139, S141, S142, W21: workers commit each batch by hand after they processed it.
 

@@ -16,11 +16,10 @@ import pytest
 from streaming.embedded import Broker
 from tests.chaos.gateways import GatewayProcess
 from tests.clients.copying import OPTIONS, assert_copied_once, latest_offsets
-from tests.clients.kinds import COPIER, COPIERS, Kind
+from tests.clients.kinds import COPIERS, Kind
 from tests.clients.play import SESSION_MS, Play, Venue, playing
 from tests.clients.worker import Worker
 from tests.system.conftest import Service
-from tests.tiers import sampled
 
 pytestmark = pytest.mark.long
 
@@ -118,7 +117,8 @@ def finish(play: Play, broker: Broker, copiers: list[Worker]) -> None:
     assert_copied_once(play, broker.bootstrap_servers, f"{play.name}-sink")
 
 
-@pytest.mark.parametrize("kind", sampled(COPIERS, (COPIER,)), ids=["classic", "consumer"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", COPIERS, ids=["classic", "consumer"])
 def test_records_are_copied_once_while_parts_are_killed(
     copying: Copying, play: Play, broker: Broker, kind: Kind
 ) -> None:

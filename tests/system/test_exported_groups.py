@@ -24,7 +24,7 @@ from tests.system.asking import TOLD_BY_THE_TRANSPORT, Asker
 from tests.system.conftest import Service
 from tests.system.waiting import HANG_S, wait_until
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 Run = Callable[..., Service]
 LIVING = ("consumers", "offsets", "stable", "waiting")

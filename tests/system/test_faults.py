@@ -36,6 +36,7 @@ DISK_BYTES = 2**21
 # -- the broker --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_groups_are_unchanged_after_a_long_broker_failure(run_service: Run, tmp_path: Path) -> None:
     """I13, I21: the broker is down for longer than the members' sessions, and no member is expelled."""
     with Broker(tmp_path / "broker") as broker, ExitStack() as stack:

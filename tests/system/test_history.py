@@ -78,6 +78,7 @@ def test_an_export_reports_its_progress_up_to_the_total(
     assert {of for _, of in told} == {of}
 
 
+@pytest.mark.nightly
 def test_queries_agree_with_the_views(lived: GroupView, coordinator: Coordinator, tmp_path: Path) -> None:
     """S12, S14: rebalances by cause, time without an owner and flapping members agree, on the topics and on files."""
     spark = SparkSession.builder.getOrCreate()

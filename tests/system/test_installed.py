@@ -134,6 +134,7 @@ def test_the_extra_coordinator_serves_groups(wheel: Path, coordinator: Coordinat
     }  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_all_extras_run_everything_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
     environment = Environment(tmp_path, wheel, "all")
     with environment.serving("up", "--no-demo") as ready:

@@ -120,6 +120,7 @@ def test_facts_of_a_start_are_kept_for_a_batch_that_is_repeated(copied: Settings
         identity.note_start(spark, copied, {0: 3}, 5)
 
 
+@pytest.mark.nightly
 def test_batch_that_is_repeated_writes_equal_bytes(broker: Broker, observer: Observer, tmp_path: Path) -> None:
     """A process ends between the output of a batch and Spark's note that the batch is done.
 

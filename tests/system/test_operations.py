@@ -21,6 +21,7 @@ from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from tests.system.asking import Asker
 from tests.system.waiting import HANG_S, wait_until
+from tests.tiers import sampled
 
 pytestmark = pytest.mark.long
 
@@ -140,7 +141,7 @@ def test_from_a_start_to_a_damaged_state(settings: Settings, started: list[Proce
     assert [name for name in after.keys() - before.keys() if not begun.fullmatch(name)] == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", sampled([signal.SIGTERM, signal.SIGHUP], [signal.SIGHUP]))
 def test_a_signal_to_the_whole_process_group_is_a_stop(
     settings: Settings, started: list[Process], tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -45,6 +45,7 @@ def test_first_batch_that_was_killed_in_its_tasks_is_split(
     cut_smaller(settings, run_service, failpoints, "yielded", "0,1,2,3", len(TASKS), finished=-1)
 
 
+@pytest.mark.nightly
 def test_batch_that_was_killed_between_two_tasks_is_split(
     settings: Settings, run_service: Callable[..., Service], failpoints: Failpoints
 ) -> None:

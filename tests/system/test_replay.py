@@ -7,7 +7,7 @@ after it. `replaying.undisturbed` computes the expected output.
 import json
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,6 +39,8 @@ from tests.system.waiting import wait_until
 pytestmark = pytest.mark.long
 
 Run = Callable[..., Service]
+Dies = Callable[[Run, "Failpoints", int], None]
+"""Starts the service, and ends it at a point of the batch with this number."""
 
 ALL = "0,1,2,3"
 TASKS = (0, 1)
@@ -227,10 +229,27 @@ def killed_after_its_commit(run: Run, failpoints: Failpoints, number: int) -> No
     service.kill()
 
 
-def test_batch_that_is_killed_at_every_point_writes_the_same_output(
-    run: Run, settings: Settings, failpoints: Failpoints
+POINTS = (
+    killed_after_its_plan,
+    killed_in_its_tasks,
+    killed_between_two_tasks,
+    failed_with_a_worker,
+    failed_before_its_commit,
+    killed_after_its_commit,
+)
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        pytest.param((killed_between_two_tasks, failed_before_its_commit), id="two points"),
+        pytest.param(POINTS, id="every point", marks=pytest.mark.nightly),
+    ],
+)
+def test_batch_that_is_killed_writes_the_same_output(
+    run: Run, settings: Settings, failpoints: Failpoints, points: Sequence[Dies]
 ) -> None:
-    """F1 to F6, F9, I8, I16, I17, I20, I21: one batch and its recoveries are stopped at each point in turn."""
+    """F1 to F6, F9, I8, I16, I17, I20, I21: one batch and its recoveries are stopped at each of the points in turn."""
     log = RequestLog(settings)
     log.append()
     service = run()
@@ -240,14 +259,7 @@ def test_batch_that_is_killed_at_every_point_writes_the_same_output(
     log.append()
     number = newest(service, "offsets") + 1
     service.kill()  # F1: requests exist, but no plan
-    for dies in (
-        killed_after_its_plan,
-        killed_in_its_tasks,
-        killed_between_two_tasks,
-        failed_with_a_worker,
-        failed_before_its_commit,
-        killed_after_its_commit,
-    ):
+    for dies in points:
         dies(run, failpoints, number)
 
     service = run()
@@ -268,6 +280,7 @@ def test_batch_that_is_killed_at_every_point_writes_the_same_output(
     assert len(repeated) > len(told), "the newest batch, whose commit was lost, was repeated"
 
 
+@pytest.mark.nightly
 def test_later_one_of_two_drivers_on_one_checkpoint_continues(
     run: Run, settings: Settings, failpoints: Failpoints
 ) -> None:

@@ -26,6 +26,7 @@ from tests.clients.worker import Worker
 from tests.system.conftest import Service
 from tests.system.reading import Reader
 from tests.system.waiting import wait_until
+from tests.tiers import NIGHTLY
 
 KINDS = (LIBRDKAFKA, JAVA, FRANZ_GO, SARAMA, KAFKA_PYTHON, AIOKAFKA)
 LEAVE_FIRST, NEWCOMER_FIRST = "leave first", "newcomer first"
@@ -165,16 +166,14 @@ def play(
         yield play
 
 
-def _marks(kind: Kind, order: str) -> list[pytest.MarkDecorator]:
-    """Return the marks of a test: one client runs always, and the others leave first only each night."""
-    if kind is LIBRDKAFKA:
-        return []
-    return [pytest.mark.long] if order == NEWCOMER_FIRST else [pytest.mark.long, pytest.mark.nightly]
+def _marks(kind: Kind) -> list[pytest.MarkDecorator]:
+    """Return the marks of a test: one client runs always, and the others each night; a mixed group has all of them."""
+    return [] if kind is LIBRDKAFKA else [*NIGHTLY]
 
 
 @pytest.mark.parametrize(
     ("kind", "order"),
-    [pytest.param(kind, order, marks=_marks(kind, order)) for kind in KINDS for order in ORDERS],
+    [pytest.param(kind, order, marks=_marks(kind)) for kind in KINDS for order in ORDERS],
     ids=str,
 )
 def test_replaced_members_cause_no_rebalance(play: Play, coordinator: Coordinator, kind: Kind, order: str) -> None:
@@ -204,6 +203,7 @@ def test_members_of_a_mixed_group_are_replaced_by_other_clients(play: Play, coor
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 def test_seat_passes_on_although_the_coordinator_is_killed(
     broker: Broker, run_service: Callable[..., Service], folder: Path
 ) -> None:

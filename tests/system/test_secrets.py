@@ -36,7 +36,6 @@ from tests.system.conftest import Service
 from tests.system.secured import USERS, SecuredBroker
 from tests.system.token_endpoint import CLIENT_ID, SECRET, TokenEndpoint, broker_by_token
 from tests.system.waiting import HANG_S
-from tests.tiers import sampled
 
 pytestmark = pytest.mark.long
 
@@ -108,7 +107,8 @@ def chatty_service(folder: Path, settings: Settings, variables: Mapping[str, str
             service.kill()
 
 
-@pytest.mark.parametrize("mechanism", sampled(["SCRAM-SHA-512", "OAUTHBEARER"], ["OAUTHBEARER"]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "OAUTHBEARER"])
 def test_no_secret_can_be_read_anywhere(
     secured: SecuredBroker, endpoint: TokenEndpoint, tmp_path: Path, mechanism: str
 ) -> None:

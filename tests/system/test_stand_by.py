@@ -27,6 +27,7 @@ TAKEOVERS = {"suspended": 1, "killed": 1}
 SEED = 9  # whose take-overs are these
 
 
+@pytest.mark.nightly
 def test_no_commit_is_lost_and_no_group_rebalances_while_drivers_take_over(tmp_path: Path) -> None:
     """I13, I21: with two drivers that stand by, the active one is suspended, then killed; `verify` finds nothing."""
     outcome = takeovers(tmp_path, random.Random(SEED), len(TAKEOVERS), len(TAKEOVERS) * HANG_S, print)
