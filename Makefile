@@ -26,6 +26,7 @@ test-busy: $(READY)  ## `make test` beside two busy processes for each core: not
 	@$(BIN)/python -m tests.busy --tally docs/tallies/busy.json $(MAKE) test
 
 test-all: test  ## the long tests as well: more clients, more kills, more simulations
+	@$(BIN)/python -m pytest -m "long and not nightly" --numprocesses $(JOBS) --dist worksteal $(QUICK)
 	@$(BIN)/python -m pytest -m "long and not nightly" $(REAL) --durations 10
 
 STEPS ?= 1000000

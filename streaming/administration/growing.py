@@ -6,10 +6,9 @@ Source: moving.md 4.4.
 
 import json
 import shlex
-from collections.abc import Sequence
 
-from coordinator.outputs import DescribeSlotsAnswer
-from streaming.errors import Exit, UserError
+from streaming.administration.slot_moving import AskShards, described
+from streaming.errors import Exit, NoAnswer, UserError
 from streaming.views.text import escape
 
 
@@ -19,31 +18,41 @@ class NotPrepared(UserError):
     exit_code = Exit.NEEDS_A_PERSON
 
 
-def check_prepared(
-    of: str, source: Sequence[DescribeSlotsAnswer], to: str, target: Sequence[DescribeSlotsAnswer]
-) -> None:
-    """Check that two coordinators are peers, and that the new one began without slots.
+def check_prepared(source: AskShards, of: str, target: AskShards, to: str) -> None:
+    """Check that two coordinators run and are peers, and that the new one began without slots.
 
     Args:
-        of, to: The prefixes of the old coordinator and of the new one.
-        source, target: The responses of all their shards.
+        source, target: Send requests to the shards of the old coordinator, and of the new one.
+        of, to: Their prefixes.
 
     Raises:
-        NotPrepared: A coordinator must be restarted with other settings.
+        NotPrepared: A coordinator must be started, or restarted with other settings.
+        RequestRefused: The sender may not see the slots.
+        NoAnswer: The old coordinator does not answer.
     """
-    for mine, other, answers in ((of, to, source), (to, of, target)):
+    old = described(source)
+    try:
+        new = described(target)
+    except NoAnswer:
+        raise NotPrepared(f"The coordinator {escape(to)} does not answer: start it as shown above.") from None
+    for mine, other, answers in ((of, to, old), (to, of, new)):
         if other not in answers[0].peers:
             raise NotPrepared(f"{escape(mine)} has no peer {escape(other)}: restart it as shown above.")
-    if any(each.owner == to and not each.number for answer in target for each in answer.owned):
+    if any(each.owner == to and not each.number for answer in new for each in answer.owned):
         raise NotPrepared(
             f"{escape(to)} has slots of its own, so both would create groups: start it as shown above, with"
             f" COORDINATOR_SLOTS=none and an empty checkpoint."
         )
 
 
-def is_empty(of: str, source: Sequence[DescribeSlotsAnswer]) -> bool:
-    """Return whether a coordinator has no slot and no group left."""
-    return not any(answer.guests or any(each.owner == of for each in answer.owned) for answer in source)
+def check_empty(source: AskShards, of: str) -> None:
+    """Check that the old coordinator has no slot and no group left.
+
+    Raises:
+        NoAnswer: It has some, or does not answer.
+    """
+    if any(answer.guests or any(each.owner == of for each in answer.owned) for answer in described(source)):
+        raise NoAnswer(f"{escape(of)} still has groups. The same command continues.")
 
 
 def steps(of: str, to: str, shards: int, bootstrap_servers: str) -> str:

@@ -1,17 +1,15 @@
 """`coordinator grow`: all groups and slots move to a new coordinator, which may have more shards."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from coordinator.limits import SLOTS, VERDICT_MS
-from coordinator.outputs import DescribeSlotsAnswer
-from streaming.administration.growing import NotPrepared, check_prepared, is_empty, steps
-from streaming.administration.slot_moving import described
+from streaming.administration.growing import NotPrepared, check_empty, check_prepared, steps
 from streaming.cli.output import Output
 from streaming.cli.relocating import ask_shards_of, check_slots, move_opened_slots, opened
-from streaming.client.transport import Transport
 from streaming.config.settings import Settings
-from streaming.errors import NoAnswer, NoCoordinator, TopicMismatch
+from streaming.errors import NoCoordinator, TopicMismatch
 from streaming.kafka import topics
 from streaming.logs import tell
 from streaming.views.text import counted, escape
@@ -49,23 +47,25 @@ def grow(
         return
     topics.ensure(grown, tell)
     with opened(settings, to) as (source, target):
-        try:
-            check_prepared(of, described(ask_shards_of(source)), to, _of_the_new_one(target, to))
-        except NotPrepared:
-            tell(how)
-            raise
+        with _explained(how):
+            check_prepared(ask_shards_of(source), of, ask_shards_of(target), to)
         if is_dry_run:
             check_slots(settings, source, target, to, ALL_SLOTS, output)
             return
         agree(f"Move all groups from {escape(of)} to {escape(to)}?")
         move_opened_slots(settings, source, target, to, ALL_SLOTS, output)
-        if not is_empty(of, described(ask_shards_of(source))):
-            raise NoAnswer(f"{escape(of)} still has groups. The same command continues.")
-    until = datetime.now(UTC) + timedelta(milliseconds=VERDICT_MS)
-    tell(
-        f"{escape(of)} has no group left. Let gateways and members use the prefix {escape(to)}, one after another, and"
-        f" stop {escape(of)} then. Keep its topics and its checkpoint until {until:%Y-%m-%d}."
-    )
+        check_empty(ask_shards_of(source), of)
+    tell(_farewell(of, to))
+
+
+@contextmanager
+def _explained(how: str) -> Iterator[None]:
+    """Print how to prepare the coordinators, if they are not."""
+    try:
+        yield
+    except NotPrepared:
+        tell(how)
+        raise
 
 
 def _grown(settings: Settings, to: str, shards: int | None) -> Settings:
@@ -85,8 +85,10 @@ def _grown(settings: Settings, to: str, shards: int | None) -> Settings:
     return grown.model_copy(update={"request_partitions": shards or there or now})
 
 
-def _of_the_new_one(target: Transport, to: str) -> list[DescribeSlotsAnswer]:
-    try:
-        return described(ask_shards_of(target))
-    except NoAnswer:
-        raise NotPrepared(f"The coordinator {escape(to)} does not answer: start it as shown above.") from None
+def _farewell(of: str, to: str) -> str:
+    """Return what remains to be done with the old coordinator."""
+    until = datetime.now(UTC) + timedelta(milliseconds=VERDICT_MS)
+    return (
+        f"{escape(of)} has no group left. Let gateways and members use the prefix {escape(to)}, one after another, and"
+        f" stop {escape(of)} then. Keep its topics and its checkpoint until {until:%Y-%m-%d}."
+    )

@@ -193,7 +193,7 @@ def lives(s: Scenario, chance: Random, until_ms: int) -> list[int]:
     return tokens
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", [0, *(pytest.param(each, marks=pytest.mark.long) for each in (1, 2))])
 def test_a_store_accepts_every_owner_for_ten_years(number: int):
     """Members, seats and topics change, and a checkpoint is lost while the clocks are behind: no owner is refused.
 

@@ -165,9 +165,16 @@ CROWDS = (
     _come_in_a_freeze, _go_in_a_freeze, _are_adopted, _take_seats, _are_called, _let_offers_pass, _expire,
     _have_one_identity, _come_while_it_settles,
 )  # fmt: skip
+FEW_CROWDS = (_go_in_a_freeze, _take_seats, _expire)
 
 
-@pytest.mark.parametrize("members", CROWDS, ids=lambda members: members.__name__.strip("_"))
+@pytest.mark.parametrize(
+    "members",
+    [
+        pytest.param(each, marks=() if each in FEW_CROWDS else pytest.mark.long, id=each.__name__.strip("_"))
+        for each in CROWDS
+    ],
+)
 def test_a_crowd_costs_no_more_than_its_size(members: Callable[[int], Crowd]):
     """I22: no request, and no deadline, looks through all members of the group."""
     assert members(MANY).lines < GROWTH_MAX * members(FEW).lines
