@@ -112,7 +112,7 @@ def stopped(coordinator: Coordinator, tmp_path: Path) -> Iterator[GatewayProcess
     gateway.kill()
 
 
-@pytest.mark.parametrize("first_ends", ["commit", "abort"])
+@pytest.mark.parametrize("first_ends", [pytest.param("commit", marks=pytest.mark.long), "abort"])
 def test_a_gateway_that_is_stopped_writes_nothing_into_the_next_transaction(
     broker: Broker, gateway: Gateway, stopped: GatewayProcess, first_ends: str, group_id: str
 ) -> None:
