@@ -1,17 +1,13 @@
 """A gateway in its own process. It has the same address after each restart."""
 
 import os
-import random
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
-from streaming.embedded.broker import HOST, PORTS
+from streaming.embedded.broker import HOST
+from tests.ports import free_gateway_port
 from tests.system.waiting import wait_until
-
-BROKER = 1
-"""The number of the embedded broker."""
 
 
 class GatewayProcess:
@@ -24,7 +20,7 @@ class GatewayProcess:
 
     def __init__(self, folder: Path, number: int) -> None:
         self._folder, self._number = folder, number
-        self._port = _free_ports()
+        self._port = free_gateway_port()
         self._started = 0
         self.process: subprocess.Popen[bytes] | None = None
         self._settings: dict[str, str] = {}
@@ -69,13 +65,3 @@ class GatewayProcess:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-
-
-def _free_ports() -> int:
-    """Return a free port P for which the port P + 1 + BROKER is free too."""
-    return next(port for port in random.sample(PORTS, len(PORTS)) if _is_free(port) and _is_free(port + 1 + BROKER))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex((HOST, port)) != 0

@@ -18,6 +18,7 @@ from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from tests.clients.kinds import LIBRDKAFKA_848
 from tests.clients.play import Venue, playing
+from tests.ports import free_gateway_port
 from tests.system.conftest import Service
 from tests.system.next_members import Group
 from tests.system.reading import Reader
@@ -43,7 +44,7 @@ class Own:
         self._run, self._prefix, self._wanted = run_service, prefix, settings
         self.service = run_service(prefix, **settings)
         self.service.await_ready()
-        self.settings = self.service.settings.model_copy(update={"gateway_port": 0})
+        self.settings = self.service.settings.model_copy(update={"gateway_port": free_gateway_port()})
         self.gateway = Gateway(self.settings)
         self.gateway.__enter__()
         stack.callback(lambda: self.gateway.__exit__(None, None, None))
@@ -61,8 +62,7 @@ class Own:
     def replace_gateway(self) -> None:
         """Close the gateway with all its connections, and start another one at its address."""
         self.gateway.__exit__(None, None, None)
-        port = int(self.bootstrap.rpartition(":")[2])
-        self.gateway = Gateway(self.settings.model_copy(update={"gateway_port": port}))
+        self.gateway = Gateway(self.settings)
         self.gateway.__enter__()
 
     def events(self, group_id: str) -> list[str]:

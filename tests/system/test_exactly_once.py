@@ -14,6 +14,7 @@ from tests.clients.copying import OPTIONS, assert_copied_once, latest_offsets
 from tests.clients.kinds import COPIER, COPIER_848, Kind
 from tests.clients.play import SESSION_MS, Play, Venue, playing
 from tests.clients.worker import Worker
+from tests.tiers import NIGHTLY
 
 PARTITIONS = 4
 RECORDS = 50
@@ -30,7 +31,7 @@ def play(
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(COPIER, id="classic"), pytest.param(COPIER_848, id="consumer", marks=pytest.mark.long)],
+    [pytest.param(COPIER, id="classic"), pytest.param(COPIER_848, id="consumer", marks=NIGHTLY)],
 )
 def test_records_are_copied_once_when_a_copier_is_killed(play: Play, broker: Broker, kind: Kind) -> None:
     """One of two copiers is killed with SIGKILL between its offsets and its commit, and is started again.

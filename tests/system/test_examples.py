@@ -78,6 +78,7 @@ def test_a_rolling_deploy_passes_seats_on_and_the_history_job_counts_it(up: dict
     check(EXAMPLES / "history_job.py", up["bootstrap_servers"], "--group", "rolling-deploy")
 
 
+@pytest.mark.nightly
 def test_a_coordinator_grows_under_live_workers(broker: Broker) -> None:
     check(EXAMPLES / "growing.py", broker.bootstrap_servers)
 

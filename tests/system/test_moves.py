@@ -13,7 +13,7 @@ from tests.system.conftest import Service
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 Run = Callable[..., Service]
 

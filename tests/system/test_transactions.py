@@ -22,6 +22,7 @@ from streaming.kafka.transactional import Transaction, TransactionWriter
 from streaming.moments import monotonic_ms
 from streaming.query.coordinator import Coordinator
 from tests.clients import java
+from tests.ports import free_gateway_port
 from tests.system.conftest import Service
 from tests.system.waiting import wait_until
 from tests.system.wire import connect
@@ -198,14 +199,13 @@ def test_a_transaction_goes_on_through_another_gateway(
     coordinator: Coordinator, gateway: Gateway, ends: str, group_id: str
 ) -> None:
     """The first gateway ends after the commit; nothing that it knew is needed."""
-    settings = coordinator.settings.model_copy(update={"gateway_port": 0})
+    settings = coordinator.settings.model_copy(update={"gateway_port": free_gateway_port()})
     with Gateway(settings) as other:
         worker = Worker(other, group_id, f"id-{group_id}", **{"socket.timeout.ms": 10_000})
         worker.begin(3)
-        port = int(other.bootstrap_servers.rpartition(":")[2])
     reader = Reader(gateway, group_id)
     assert reader.is_unstable()
-    with Gateway(settings.model_copy(update={"gateway_port": port})):
+    with Gateway(settings):
         getattr(worker.producer, f"{ends}_transaction")(60)
         wait_until(lambda: not reader.is_unstable())
         assert reader.has(*([3, 3] if ends == "commit" else [-1001, -1001]))
@@ -299,6 +299,7 @@ COPIED = 500
 """The records of each partition that copiers copy."""
 
 
+@pytest.mark.long
 @pytest.mark.nightly
 def test_copiers_copy_each_record_once(broker: Broker, gateway: Gateway, group_id: str, tmp_path: Path) -> None:
     """Kafka's own copier, two processes in one group, with random aborts; one of them is killed with SIGKILL."""
