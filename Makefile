@@ -11,7 +11,7 @@ run: $(READY)  ## the whole product on this machine, with a demo, until Ctrl-C
 
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 # Tests with a real broker and a real query wait now and then, so there is one more of them than cores.
-REAL = --numprocesses $$(($(JOBS) + 1)) --dist loadfile --no-loadscope-reorder $(QUICK:%=--ignore=%)
+SPREAD = --numprocesses $$(($(JOBS) + 1)) --dist loadfile --no-loadscope-reorder
 QUICK := tests/coordinator tests/deploy tests/docs tests/streaming
 
 test: $(READY)  ## the checks of the code, and the tests: each promise once, on real parts
@@ -20,14 +20,13 @@ test: $(READY)  ## the checks of the code, and the tests: each promise once, on 
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist worksteal $(QUICK)
-	@$(BIN)/python -m pytest -m "not long" $(REAL) --durations 10
+	@$(BIN)/python -m pytest -m "not long" $(SPREAD) $(QUICK:%=--ignore=%) --durations 10
 
 test-busy: $(READY)  ## `make test` beside two busy processes for each core: nothing may fail because it is slow
 	@$(BIN)/python -m tests.busy --tally docs/tallies/busy.json $(MAKE) test
 
 test-all: test  ## the long tests as well: more clients, more kills, more simulations
-	@$(BIN)/python -m pytest -m "long and not nightly" --numprocesses $(JOBS) --dist worksteal $(QUICK)
-	@$(BIN)/python -m pytest -m "long and not nightly" $(REAL) --durations 10
+	@$(BIN)/python -m pytest -m "long and not nightly" $(SPREAD) --durations 10
 
 STEPS ?= 1000000
 SEED ?= 1
@@ -36,7 +35,7 @@ simulate: $(READY)  ## whole worlds of groups, members and faults: make simulate
 	@$(BIN)/python -m tests.simulation --steps $(STEPS) --seed $(SEED) --jobs $(JOBS)
 
 nightly: $(READY)  ## what takes too long for every change: whole matrices, long conversations, ten times the simulations
-	@$(BIN)/python -m pytest -m nightly $(REAL) --durations 10
+	@$(BIN)/python -m pytest -m nightly $(SPREAD) --durations 10
 	@NIGHTLY=1 $(BIN)/python -m pytest tests/coordinator/test_group_machine.py tests/simulation
 
 bench: $(READY)  ## every figure of docs/figures.md, measured on this machine
