@@ -6,6 +6,7 @@ after it. `replaying.undisturbed` computes the expected output.
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -140,7 +141,7 @@ def settings(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> 
     """Return the settings of all services of a test, with topics and with a checkpoint that has a known secret."""
     settings = Settings.load(
         bootstrap_servers=broker.bootstrap_servers,
-        topic_prefix=request.node.name,
+        topic_prefix=re.sub(r"\W+", "-", request.node.name),
         replication_factor=1,
         request_partitions=4,
         checkpoint=str(tmp_path / "state"),
