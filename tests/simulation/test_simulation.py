@@ -28,7 +28,7 @@ from tests.system.waiting import HANG_S
 
 ROOT = Path(__file__).parents[2]
 KEPT = sorted(Path(__file__).with_name("traces").glob("*.txt"))
-STEPS = 10_000_000 if "NIGHTLY" in os.environ else 150_000
+STEPS = 10_000_000 if "NIGHTLY" in os.environ else 100_000
 FEW_STEPS = 50_000
 
 

@@ -84,6 +84,7 @@ def silences(caplog: pytest.LogCaptureFixture, group_id: str) -> list[str]:
 # -- the coordinator is unavailable ------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_members_survive_an_unavailable_coordinator(run_service: Run, caplog: pytest.LogCaptureFixture) -> None:
     """S141, S142, S147: for longer than a session, members read but cannot commit, and log one warning each.
 

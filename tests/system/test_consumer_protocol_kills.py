@@ -17,9 +17,8 @@ from tests.system.conftest import start_service
 from tests.system.next_members import Group
 from tests.system.reading import Reader
 from tests.system.waiting import wait_until
-from tests.tiers import NIGHTLY
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 PARTITIONS = 6
 TOPIC = "killed"
@@ -65,7 +64,7 @@ def parts(tmp_path: Path) -> Iterator[Parts]:
 
 @pytest.mark.parametrize(
     "killed",
-    [pytest.param(("gateway",), marks=NIGHTLY), pytest.param(("broker",), marks=NIGHTLY), ("gateway", "broker")],
+    [("gateway",), ("broker",), ("gateway", "broker")],
     ids="-".join,
 )
 def test_nobody_is_expelled_when_a_part_is_killed(parts: Parts, killed: tuple[str, ...]) -> None:

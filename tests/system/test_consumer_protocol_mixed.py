@@ -97,6 +97,7 @@ def has_settled(printed: str) -> bool:
     )
 
 
+@pytest.mark.nightly
 def test_rolling_upgrade_and_downgrade(play: Play, transport: Transport) -> None:
     """Check 11: no committed record is read again, none is lost, and the first and the last member change the type."""
     topic = play.topic(partitions=PARTITIONS, records=2)

@@ -30,6 +30,7 @@ from tests.chaos.gateways import GatewayProcess
 from tests.system.test_transactions import Reader, new_producer
 from tests.system.waiting import HANG_S, wait_until
 from tests.system.wire import Wire, connect
+from tests.tiers import NIGHTLY
 
 TOPIC = "late-source"
 NO_OFFSET = -1001
@@ -112,7 +113,7 @@ def stopped(coordinator: Coordinator, tmp_path: Path) -> Iterator[GatewayProcess
     gateway.kill()
 
 
-@pytest.mark.parametrize("first_ends", [pytest.param("commit", marks=pytest.mark.long), "abort"])
+@pytest.mark.parametrize("first_ends", [pytest.param("commit", marks=NIGHTLY), "abort"])
 def test_a_gateway_that_is_stopped_writes_nothing_into_the_next_transaction(
     broker: Broker, gateway: Gateway, stopped: GatewayProcess, first_ends: str, group_id: str
 ) -> None:

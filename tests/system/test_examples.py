@@ -73,6 +73,7 @@ def docstring_output(file: Path) -> str:
     return shown(ast.get_docstring(ast.parse(file.read_text())) or "")
 
 
+@pytest.mark.nightly
 def test_a_rolling_deploy_passes_seats_on_and_the_history_job_counts_it(up: dict[str, str]) -> None:
     check(EXAMPLES / "rolling_deploy.py", up["bootstrap_servers"])
     check(EXAMPLES / "history_job.py", up["bootstrap_servers"], "--group", "rolling-deploy")

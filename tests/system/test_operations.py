@@ -98,6 +98,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
+@pytest.mark.nightly
 def test_from_a_start_to_a_damaged_state(settings: Settings, started: list[Process], tmp_path: Path, port: int) -> None:
     """The process is alive from the first second, ready after the first batch, and SIGTERM ends it with 0. With a
     damaged state each start ends with 78 and the same sentence, and changes no existing file (F8, F9).

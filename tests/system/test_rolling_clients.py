@@ -190,6 +190,7 @@ def test_replaced_members_cause_no_rebalance(play: Play, coordinator: Coordinato
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 def test_members_of_a_mixed_group_are_replaced_by_other_clients(play: Play, coordinator: Coordinator) -> None:
     """Each of six clients is replaced by the next one in the table, in alternating orders; the first one leads."""
     deployment = Deployment(play, coordinator.settings, *KINDS, partitions=2 * len(KINDS))

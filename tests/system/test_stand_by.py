@@ -64,6 +64,7 @@ def test_health_has_the_role_and_a_stopped_driver_passes_the_lease_on(run_servic
     assert other.process.poll() is None
 
 
+@pytest.mark.nightly
 def test_driver_whose_python_process_alone_is_suspended_writes_nothing_that_counts(run_service: Run) -> None:
     """Java of the former holder runs on without its lease. Its next batch is refused before it has any output."""
     former = run_service("half", stand_by=True)

@@ -30,6 +30,7 @@ from coordinator.requests import (
 from coordinator.shard import Shard
 from tests.coordinator.waking import wake
 from tests.coordinator.wire import assignment, subscription
+from tests.tiers import NIGHTLY
 
 FEW, MANY = 200, 1_600
 GROWTH_MAX = 20
@@ -170,10 +171,7 @@ FEW_CROWDS = (_go_in_a_freeze, _take_seats, _expire)
 
 @pytest.mark.parametrize(
     "members",
-    [
-        pytest.param(each, marks=() if each in FEW_CROWDS else pytest.mark.long, id=each.__name__.strip("_"))
-        for each in CROWDS
-    ],
+    [pytest.param(each, marks=() if each in FEW_CROWDS else NIGHTLY, id=each.__name__.strip("_")) for each in CROWDS],
 )
 def test_a_crowd_costs_no_more_than_its_size(members: Callable[[int], Crowd]):
     """I22: no request, and no deadline, looks through all members of the group."""
