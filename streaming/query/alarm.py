@@ -22,6 +22,7 @@ from streaming.config.settings import Settings
 from streaming.kafka.clients import producer
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.query.progress import Tallies
+from streaming.query.threads import keep_at
 from streaming.wire.records import encode_request
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,9 @@ class Alarm:
         self._signing = settings.signing() if settings.access == "rules" else None
         self.refusal: str | None = None
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="alarm", daemon=True)
+        self._thread = threading.Thread(
+            target=keep_at, args=(self._watch, "the alarm", self._closing), name="alarm", daemon=True
+        )
 
     def start(self) -> None:
         """Start the thread: it wakes every shard once, and from then on the shards that are due."""

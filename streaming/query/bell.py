@@ -29,6 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.config.settings import Settings
 from streaming.kafka.clients import Options, consumer
 from streaming.query.progress import Tallies
+from streaming.query.threads import keep_at
 from streaming.wire.records import HEARTBEAT_BEGIN, HEARTBEATS_BEGIN
 
 log = logging.getLogger(__name__)
@@ -88,7 +89,9 @@ class Bell:
         self._batch_ended = tallies.news()
         self._closing = threading.Event()
         self._clock: Any = None
-        self._thread = threading.Thread(target=self._watch, name="bell", daemon=True)
+        self._thread = threading.Thread(
+            target=keep_at, args=(self._watch, "the bell", self._closing), name="bell", daemon=True
+        )
 
     def start(self, spark: SparkSession, query: StreamingQuery) -> None:
         """Replace the clock of a query that has run a batch, and start the thread.
@@ -110,6 +113,13 @@ class Bell:
             self._thread.join(CLOSE_WAIT_S)
 
     def _watch(self) -> None:
+        try:
+            self._follow()
+        except Exception:
+            self._ring()  # the clock stands still: before the next attempt nothing else makes the query look
+            raise
+
+    def _follow(self) -> None:
         with closing(consumer(self._settings, "coordinator-bell", _OPTIONS)) as listener:
             while not self._closing.is_set():
                 self._batch_ended.clear()

@@ -38,6 +38,7 @@ from streaming.kafka import topics
 from streaming.kafka.clients import ANSWER_WAIT_S, Options, admin, consumer, producer
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.query.progress import Tallies
+from streaming.query.threads import keep_at
 from streaming.query.unsettled import Unsettled
 from streaming.wire.signing import Signer
 
@@ -52,7 +53,6 @@ IDLE_WAIT_S = 0.5
 REPORT_WAIT_S = 0.05
 """The wait for new records while a report is on its way."""
 
-RETRY_WAIT_S = 1.0
 DELETE_EVERY_MS = 60_000
 SEND_WAIT_MS = 60_000
 """How long a report may wait for unavailable brokers; a signature may be older than this. Then a new report is made."""
@@ -188,7 +188,13 @@ class TransactionWatch:
         self.unsettled = Unsettled()
         self._signer = Signer(settings.signing(), COORDINATOR)
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="transactions", daemon=True)
+        # while this thread stands still, all offsets inside transactions stay pending
+        self._thread = threading.Thread(
+            target=keep_at,
+            args=(self._read, "the reading of how transactions have ended", self._closing),
+            name="transactions",
+            daemon=True,
+        )
 
     def start(self) -> None:
         """Start the thread."""
@@ -199,14 +205,6 @@ class TransactionWatch:
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._closing.is_set():
-            try:
-                self._read()
-            except Exception as error:  # while this thread stands still, all offsets inside transactions stay pending
-                log.warning("the ends of transactions could not be read or reported; it is tried again: %s", error)
-                self._closing.wait(RETRY_WAIT_S)
 
     def _read(self) -> None:
         """Read the topic from its oldest record on, until the thread is to stop.

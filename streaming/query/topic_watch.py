@@ -12,6 +12,7 @@ import threading
 from streaming.config.settings import Settings
 from streaming.errors import TopicMismatch, UserError
 from streaming.kafka import topics
+from streaming.query.threads import keep_at
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,9 @@ class TopicWatch:
         self._settings = settings
         self.refusal: TopicMismatch | None = None
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="topics", daemon=True)
+        self._thread = threading.Thread(
+            target=keep_at, args=(self._watch, "the check of the topics", self._closing), name="topics", daemon=True
+        )
 
     def start(self) -> None:
         """Start the thread."""

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from py4j.protocol import Py4JError
 
 from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.requests import DescribeGroup, Request
 from streaming.config.settings import Settings
-from streaming.query import bell
+from streaming.query import bell, threads
 from streaming.query.bell import TRIGGER_MS, Bell
 from streaming.query.progress import Tallies
 from streaming.wire.records import encode_request
@@ -110,6 +110,22 @@ def test_the_query_looks_when_a_record_arrives_and_when_its_batch_has_ended(stag
     stage.tallies.take(ended(2, read_to=6))
     stage.arrive(DESCRIBE)
     assert stage.await_looks(2) == ["listen 5", "heard", "look", "look", "listen 6", "heard", "look"]
+
+
+def test_a_bell_that_fails_makes_the_query_look_and_begins_again(stage, monkeypatch):
+    """The clock of the query stands still, so nothing else would make it look."""
+    failures = [KafkaException("no consumer")]
+
+    def listener(*_: object) -> Stage:
+        if failures:
+            raise failures.pop()
+        return stage
+
+    monkeypatch.setattr(bell, "consumer", listener)
+    monkeypatch.setattr(threads, "RETRY_WAIT_S", 0.0)
+    start(stage)
+    stage.arrive(DESCRIBE)
+    assert stage.await_looks(2) == ["look", "listen 5", "heard", "look"]
 
 
 def test_a_heartbeat_waits_for_those_of_other_clients_but_no_other_request_waits(stage):

@@ -1,0 +1,26 @@
+"""The threads beside the query: a thread that fails begins again, since the query needs it and nobody watches it."""
+
+import logging
+from collections.abc import Callable
+from threading import Event
+
+log = logging.getLogger(__name__)
+
+RETRY_WAIT_S = 1.0
+"""The pause before failed work begins again."""
+
+
+def keep_at(work: Callable[[], None], what: str, closing: Event) -> None:
+    """Run work to its end. After any error it begins anew, until the thread is to stop.
+
+    Args:
+        what: The part of the sentence that names the work: "wake records".
+    """
+    while not closing.is_set():
+        try:
+            return work()
+        except Exception as error:
+            log.warning("%s failed, and begins again: %s", what, error)
+            log.debug("the failure in full", exc_info=error)
+            closing.wait(RETRY_WAIT_S)
+    return None
