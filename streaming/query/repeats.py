@@ -18,17 +18,17 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 from msgspec import Struct, field
 
 from coordinator.guard import COORDINATOR
 from coordinator.limits import REPUBLISHED_OFFSETS_MAX
 from coordinator.requests import RepublishGroup, TopicPartition
 from streaming.config.settings import Settings
-from streaming.errors import BrokerUnreachable, NoCoordinator
 from streaming.kafka.clients import producer
 from streaming.kafka.reader import Record, TopicReader
 from streaming.moments import monotonic_ms, unix_ms
+from streaming.query.threads import keep_at
 from streaming.wire.records import AT_MS, VERSION, decode_group_key
 from streaming.wire.signing import Signer
 from streaming.wire.standing import Order, Standing, order_in
@@ -152,7 +152,12 @@ class RepeatWatch:
         self._settings, self._repeats = settings, Repeats()
         self._signer = Signer(settings.signing(), COORDINATOR)
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="repeats", daemon=True)
+        self._thread = threading.Thread(
+            target=keep_at,
+            args=(self._watch, "the correction of late repeats", self._closing),
+            name="repeats",
+            daemon=True,
+        )
 
     def start(self) -> None:
         """Start the thread: it reads all existing records, and then new ones."""
@@ -165,6 +170,7 @@ class RepeatWatch:
             self._thread.join()
 
     def _watch(self) -> None:
+        self._repeats = Repeats()  # all records are read anew
         sender = producer(self._settings, CLIENT_ID, {"linger.ms": 0, "message.timeout.ms": SEND_WAIT_MS})
         try:
             with self._open() as topic:
@@ -176,8 +182,6 @@ class RepeatWatch:
                         self._request_overdue(sender)
                     if len(records) == RECORDS_AT_ONCE:
                         self._closing.wait(BACKLOG_PAUSE_S)
-        except (BrokerUnreachable, NoCoordinator, KafkaException) as error:
-            log.warning("late repeats on the groups topic are no longer corrected: %s", error)
         finally:
             sender.flush(CLOSE_WAIT_S)
 

@@ -13,14 +13,19 @@ RETRY_WAIT_S = 1.0
 def keep_at(work: Callable[[], None], what: str, closing: Event) -> None:
     """Run work to its end. After any error it begins anew, until the thread is to stop.
 
+    An error that is repeated is logged once.
+
     Args:
-        what: The part of the sentence that names the work: "wake records".
+        what: The work, as the beginning of a sentence: "the alarm".
     """
+    logged = ""
     while not closing.is_set():
         try:
             return work()
         except Exception as error:
-            log.warning("%s failed, and begins again: %s", what, error)
-            log.debug("the failure in full", exc_info=error)
+            if str(error) != logged:
+                logged = str(error)
+                log.warning("%s failed, and begins again: %s", what, error)
+                log.debug("the failure in full", exc_info=error)
             closing.wait(RETRY_WAIT_S)
     return None

@@ -1,0 +1,45 @@
+"""Tests of the threads beside the query: work that fails begins again."""
+
+from threading import Event
+
+import pytest
+
+from streaming.query import threads
+from streaming.query.threads import keep_at
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "RETRY_WAIT_S", 0.0)
+
+
+def test_work_that_fails_begins_again_and_a_repeated_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    texts = ["no broker", "no broker", "no topic", "no broker"]
+
+    def work() -> None:
+        if texts:
+            raise OSError(texts.pop(0))
+
+    keep_at(work, "the watch", Event())
+    logged = [text.removeprefix("the watch failed, and begins again: ") for text in caplog.messages]
+    assert logged == ["no broker", "no topic", "no broker"]
+
+
+def test_work_that_fails_ends_with_its_thread() -> None:
+    closing, began = Event(), 0
+
+    def work() -> None:
+        nonlocal began
+        began += 1
+        if began == 3:
+            closing.set()
+        raise OSError("no broker")
+
+    keep_at(work, "the watch", closing)
+    assert began == 3
+
+
+def test_work_that_has_ended_is_not_repeated() -> None:
+    ended: list[str] = []
+    keep_at(lambda: ended.append("once"), "the watch", Event())
+    assert ended == ["once"]
