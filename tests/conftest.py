@@ -33,10 +33,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"Tests that did not run: {tests}. {reason}")
 
 
+PATIENCE = {"broker.session.timeout.ms": "600000"}
+"""On a busy machine the broker's controller takes a broker for dead that was only slow. No test kills this one."""
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A real broker. `tests.differential` compares our coordinator with the broker's own."""
-    with Broker(tmp_path_factory.mktemp("broker"), properties=RULES) as broker:
+    with Broker(tmp_path_factory.mktemp("broker"), properties=RULES | PATIENCE) as broker:
         yield broker
 
 

@@ -7,18 +7,21 @@ import pytest
 
 from coordinator.policies import Policy, Succession
 from streaming.administration.policies import set_policies
+from streaming.cli import showing
 from streaming.moments import unix_ms
 from streaming.query.coordinator import Coordinator
 from streaming.verify import verify
 from tests.system.staging import MakeStage, Stage
 from tests.system.test_groups_cli import Ran, run, run_on
+from tests.system.waiting import HANG_S
 
 __all__ = ["run", "run_on"]
 
 
 @pytest.fixture
-def deployment(stage: MakeStage, coordinator: Coordinator) -> Stage:
-    """Make a group of two members under succession."""
+def deployment(stage: MakeStage, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """Make a group of two members under succession. On a slow machine too, `describe` gets the coordinator's answer."""
+    monkeypatch.setattr(showing, "AWAITED_WAIT_S", HANG_S)
     made = stage(2)
     policy = Policy(name=made.group_id, succession=Succession(vacant_ms=120_000))
     set_policies(coordinator.settings, (policy,), unix_ms())
