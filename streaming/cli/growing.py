@@ -40,9 +40,9 @@ def grow(
         UserError: The brokers or the old coordinator do not answer.
     """
     of = settings.topic_prefix
-    grown = _grown(settings, to, shards)
+    grown, has_topics = _grown(settings, to, shards)
     how = steps(of, to, grown.request_partitions, settings.bootstrap_servers)
-    if is_dry_run and not topics.shards(grown):
+    if is_dry_run and not has_topics:
         tell(f"The topics of {escape(to)} would be created, with {counted(grown.request_partitions, 'shard')}.\n{how}")
         return
     topics.ensure(grown, tell)
@@ -68,8 +68,8 @@ def _explained(how: str) -> Iterator[None]:
         raise
 
 
-def _grown(settings: Settings, to: str, shards: int | None) -> Settings:
-    """Return the settings of the new coordinator.
+def _grown(settings: Settings, to: str, shards: int | None) -> tuple[Settings, bool]:
+    """Return the settings of the new coordinator, and whether it has topics.
 
     Raises:
         NoCoordinator: There is no old one.
@@ -82,7 +82,7 @@ def _grown(settings: Settings, to: str, shards: int | None) -> Settings:
     there = topics.shards(grown)
     if shards and there and shards != there:
         raise TopicMismatch(f"The topics of {escape(to)} have {counted(there, 'shard')}: choose another prefix.")
-    return grown.model_copy(update={"request_partitions": shards or there or now})
+    return grown.model_copy(update={"request_partitions": shards or there or now}), bool(there)
 
 
 def _farewell(of: str, to: str) -> str:

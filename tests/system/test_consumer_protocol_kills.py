@@ -62,11 +62,7 @@ def parts(tmp_path: Path) -> Iterator[Parts]:
         yield Parts(tmp_path, stack)
 
 
-@pytest.mark.parametrize(
-    "killed",
-    [("gateway",), ("broker",), ("gateway", "broker")],
-    ids="-".join,
-)
+@pytest.mark.parametrize("killed", [("gateway",), ("broker",), ("gateway", "broker")], ids="-".join)
 def test_nobody_is_expelled_when_a_part_is_killed(parts: Parts, killed: tuple[str, ...]) -> None:
     """Check 14: kill -9 of the gateway, of the broker, or of both in turn, each in a rebalance of its own.
 
