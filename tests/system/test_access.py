@@ -321,10 +321,11 @@ def test_unsigned_principal_is_anonymous(service: Service, in_step: list[str]) -
     kafka = service.settings.kafka_client_arguments()
     with Transport(kafka, "guarded") as transport:
         heartbeat = asked.Heartbeat(**WHO, group_id="g-a", generation_id=1, member_id="m")
-        said = transport.ask(asked.DescribeGroup(**WHO, group_id="g-a", principal=f"User:{ADMIN}"))
+        said = transport.ask(asked.DescribeGroup(**WHO, group_id="g-a", principal=f"User:{ADMIN}"), HANG_S)
         assert (said.error, said.error_message) == ("GROUP_AUTHORIZATION_FAILED", UNSIGNED)
-        assert transport.ask(heartbeat).error == "GROUP_AUTHORIZATION_FAILED"
-        assert transport.ask(asked.Heartbeat(**WHO, group_id="anybody's", generation_id=1, member_id="m")).code == 25
+        assert transport.ask(heartbeat, HANG_S).error == "GROUP_AUTHORIZATION_FAILED"
+        heartbeat = asked.Heartbeat(**WHO, group_id="anybody's", generation_id=1, member_id="m")
+        assert transport.ask(heartbeat, HANG_S).code == 25
     with closing(KafkaConsumer(service.settings.events_topic, **kafka, auto_offset_reset="earliest")) as reader:
         denied: list[AccessDenied] = []
 

@@ -20,7 +20,7 @@ from streaming.embedded import Broker
 from streaming.errors import BrokerUnreachable
 from streaming.kafka.topics import ensure
 from tests.system.staging import MakeStage, read
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
 # -- membership --------------------------------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ def test_one_shot_requests_share_a_transport_with_members(stage: MakeStage) -> N
     s = stage(1)
     ana = s.consumer(client_id="ana")
     s.until(lambda: s.is_shared_out([0]))
-    answer = ana._transport.ask(describe(s.group_id))
+    answer = ana._transport.ask(describe(s.group_id), HANG_S)
     assert isinstance(answer, DescribeGroupAnswer)
     assert (answer.state, [m.client_id for m in answer.members]) == (Phase.STABLE, ["ana"])
     assert answer.members[0].client_host == "/127.0.0.1"

@@ -282,7 +282,8 @@ def test_responses_cannot_be_forged_through_another_mailbox(gateway: Gateway, tr
                     request_id=str(number), reply_to=inbox, group_id=group_id, generation_id=1, member_id="nobody"
                 )
                 transport.send(forged)
-        transport.ask(DescribeGroup(request_id="", reply_to="", group_id=group_id))  # it is answered after all of these
+        describe = DescribeGroup(request_id="", reply_to="", group_id=group_id)
+        transport.ask(describe, HANG_S)  # it is answered after all of these
         ana.send(join(group_id, member_id))
         assert (ana.read().error_code, bo.read().error_code) == (0, 0)
 
