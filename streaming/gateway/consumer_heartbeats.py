@@ -109,6 +109,7 @@ class ConsumerHeartbeats:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._hold_ms_max, self._give, self._ask_again, self._clock = hold_ms_max, give, ask_again, clock
+        self._behind: str | None = None
         self._owned: dict[str, Owned] = {}
         self._given: dict[str, Owned] = {}
         self._held: _Held | None = None
@@ -137,6 +138,16 @@ class ConsumerHeartbeats:
     def note_slow(self) -> None:
         """Record that a client had no answer of the coordinator in time: it is told the usual interval for a while."""
         self._slow_s = self._clock()
+
+    def is_behind(self, request: ConsumerGroupHeartbeat) -> bool:
+        """Return once whether the response to a member's join lacks what a heartbeat on its behalf may have changed.
+
+        With an error it sends a full request, whose answer has all of that. A join does so by itself.
+        """
+        if request.member_id != self._behind:
+            return False
+        self._behind = None
+        return request.member_epoch > 0 and not request.is_full
 
     def hold(self, slot: Slot, request: ConsumerGroupHeartbeat, answer: ConsumerGroupHeartbeatAnswer) -> bool:
         """Hold a response and return True; return False if it must be sent now."""
@@ -227,7 +238,7 @@ class ConsumerHeartbeats:
             return
         held.is_asking = False
         if not isinstance(answer, ConsumerGroupHeartbeatAnswer) or answer.code:
-            self._finish(held, answer)
+            self._fail(held, answer)
             return
         before = held.answer
         held.answer = answer if answer.assignment is not None else replace(answer, assignment=before.assignment)
@@ -241,8 +252,18 @@ class ConsumerHeartbeats:
 
     def _give_up(self) -> None:
         if self._held is not None:
-            self._note(self._held.request, replace(self._held.answer, code=NO_ANSWER.number))
-            self._finish(self._held, no_answer())
+            self._fail(self._held, no_answer())
+
+    def _fail(self, held: _Held, error: AnyAnswer) -> None:
+        """Send an error in place of the held response, unless a new member would join again after it.
+
+        A static member that joins again is refused for good, because its instance id has an owner: itself.
+        """
+        if held.request.member_epoch == 0 and error.code in PASSING:
+            self._behind = held.answer.member_id
+            self._send(held)
+        else:
+            self._finish(held, error)
 
     def _finish(self, held: _Held, answer: AnyAnswer) -> None:
         self.forget()

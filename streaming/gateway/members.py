@@ -89,9 +89,12 @@ class Members:
     def take_over(self, slot: Slot, request: ConsumerGroupHeartbeat, later: Callable[[], object]) -> bool:
         """Return whether a heartbeat is not sent now.
 
-        The answer to an earlier one answers it too, or an earlier one over another connection has no answer yet. In the
-        second case `later` is called after that answer.
+        The client must send a full one first, or the answer to an earlier one answers it too, or an earlier one over
+        another connection has no answer yet. In the last case `later` is called after that answer.
         """
+        if self._holding.is_behind(request):
+            self._respond(slot, no_answer())
+            return True
         is_elsewhere = request.member_epoch > 0 and not self._late.knows(request)
         if is_elsewhere and self._unanswered.wait(key_of(request), lambda: self._is_open(slot) and later()):
             return True

@@ -90,6 +90,26 @@ def test_a_response_is_held_until_there_is_news():
     run(scenario)
 
 
+def test_a_member_whose_join_was_answered_early_sends_all_fields_before_it_is_answered_again():
+    async def scenario(bench: Bench) -> None:
+        bench.beat(0, subscribed_topic_names=["t"], topic_partitions=[])
+        await bench.idle()
+        bench.answer(1, assignment=(), pending="waiting")
+        inbox = bench.asking.inboxes[bench.asking.requests[0].reply_to]
+        inbox(AssignmentNotice(request_id=None, group_id="g", member_id="m", group_epoch=2))
+        bench.asking.answer(ErrorAnswer, **ended(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        assert (bench.response().error_code, len(bench.asking.requests)) == (0, 2)
+        bench.beat(1)
+        assert bench.response().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE.number
+        assert len(bench.asking.requests) == 2
+        bench.beat(1, subscribed_topic_names=["t"], topic_partitions=[])
+        await bench.idle()
+        bench.answer(2, assignment=ALL)
+        assert bench.response().member_epoch == 2
+
+    run(scenario)
+
+
 def test_no_response_is_held_on_a_connection_with_other_requests():
     async def scenario(bench: Bench) -> None:
         bench.heartbeats._is_of_groups = False
