@@ -54,11 +54,10 @@ def run_query(settings: Settings, *, ready_file: Path | None, tell: Tell) -> Non
     with _running(settings, tell) as coordinator:
         if not coordinator.is_serving:
             return  # stopped while it stood by
-        _write_ready_file(ready_file, settings)
+        _announce(coordinator.ask_to_stop, ready_file, settings)
         tell(f"Serving groups over {settings.requests_topic} at {settings.bootstrap_servers}. Ctrl-C stops.")
         if settings.access == "open":
             tell(OPEN_SAID.format(topic=settings.requests_topic))
-        _stop_on_signals(coordinator.ask_to_stop)
         coordinator.wait()
         tell("Stopping after the current batch.")
 
@@ -77,7 +76,7 @@ def run_observer(settings: Settings, *, ready_file: Path | None, tell: Tell) -> 
     observer = Observer(settings, tell)
     _stop_on_signals(observer.ask_to_stop)
     with _observing(observer):
-        _write_ready_file(ready_file, settings, observed=settings, is_alone=True)
+        _announce(observer.ask_to_stop, ready_file, settings, observed=settings, is_alone=True)
         tell(
             f"Observing the groups of Kafka's own coordinator at {settings.bootstrap_servers}; see them with"
             f" `coordinator groups list --topic-prefix {settings.topic_prefix}`. Ctrl-C stops."
@@ -107,8 +106,7 @@ def run_broker(data: Path | None, port: int | None, *, ready_file: Path | None, 
     """Run the embedded broker until a signal ends it."""
     stopping = threading.Event()
     with _folder(data) as folder, Broker(folder / "broker", port=port, report=tell) as broker:
-        _stop_on_signals(stopping.set)
-        _write_ready_file(ready_file, settings_of(broker))
+        _announce(stopping.set, ready_file, settings_of(broker))
         tell(f"Kafka runs at {broker.bootstrap_servers}; its log is {broker.log_file}. Ctrl-C stops.")
         while not stopping.wait(1):
             pass
@@ -125,10 +123,9 @@ def run_gateway(settings: Settings, *, ready_file: Path | None, tell: Tell) -> N
     stopping = threading.Event()
     gc.set_threshold(GARBAGE_AFTER)
     with Gateway(settings, tell) as gateway:
-        _stop_on_signals(stopping.set)
         if settings.health_port is not None:
             gateway.serve_health_at(settings.health_host, settings.health_port)
-        _write_ready_file(ready_file, settings, gateway)
+        _announce(stopping.set, ready_file, settings, gateway)
         tell("Ctrl-C stops. Members may reconnect here, or to another gateway, within their session timeouts.")
         while not stopping.wait(1):
             pass
@@ -147,8 +144,7 @@ def run_dashboard(settings: Settings, *, observe: Collection[str] = (), ready_fi
 
     stopping = threading.Event()
     with Dashboard(settings, tell, observe) as dashboard:
-        _stop_on_signals(stopping.set)
-        _write_ready_file(ready_file, settings, dashboard=dashboard)
+        _announce(stopping.set, ready_file, settings, dashboard=dashboard)
         tell(f"The dashboard is at {dashboard.url}. Ctrl-C stops.")
         if not is_loopback(settings.dashboard_host):
             tell(ANYBODY_SEES.format(host=settings.dashboard_host))
@@ -188,9 +184,8 @@ def run_embedded(
             observed = observing.settings if observing else None
             prefixes = [observed.topic_prefix] if observed is not None else []
             dashboard = stack.enter_context(Dashboard(settings, observe=prefixes))
-            _write_ready_file(ready_file, settings, gateway, dashboard, observed)
+            _announce(coordinator.ask_to_stop, ready_file, settings, gateway, dashboard, observed)
             _show_addresses(settings, gateway, dashboard, tell, observed)
-            _stop_on_signals(coordinator.ask_to_stop)
             with _Demo(settings, coordinator) if demo else contextlib.nullcontext():
                 coordinator.wait()
             tell("Stopping.")
@@ -344,7 +339,8 @@ def _folder(data: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _write_ready_file(
+def _announce(
+    stop: Callable[[], None],
     ready_file: Path | None,
     settings: Settings,
     gateway: "Gateway | None" = None,
@@ -353,12 +349,15 @@ def _write_ready_file(
     *,
     is_alone: bool = False,
 ) -> None:
-    """Write the file atomically, because a process that waits for the file may read it as soon as it exists.
+    """Stop on signals from now on, and write the ready file.
+
+    The file is written last and atomically: whoever waits for it may read it, or send a signal, as soon as it exists.
 
     Args:
         observed: The observer's settings, if it runs.
         is_alone: Whether only the observer runs.
     """
+    _stop_on_signals(stop)
     if ready_file is None:
         return
     ready: dict[str, object] = {"bootstrap_servers": settings.bootstrap_servers, "pid": os.getpid()}

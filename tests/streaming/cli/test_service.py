@@ -1,0 +1,32 @@
+"""The processes that run until a signal."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streaming.cli.service import _announce
+from streaming.config.settings import Settings
+
+SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+
+
+@pytest.fixture
+def early() -> Iterator[list[str]]:
+    """Yield a list that gets a text for each signal that comes before the process stops on signals."""
+    came: list[str] = []
+    before = {number: signal.signal(number, lambda *_: came.append("too early")) for number in SIGNALS}
+    yield came
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_is_a_stop_as_soon_as_the_ready_file_exists(
+    early: list[str], number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "replace", lambda _beside, _ready_file: signal.raise_signal(number))
+    stops: list[str] = []
+    _announce(lambda: stops.append("stop"), tmp_path / "ready", Settings())
+    assert (stops, early) == (["stop"], [])
