@@ -14,19 +14,19 @@ JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 SPREAD = --numprocesses $$(($(JOBS) + 1)) --dist loadfile --no-loadscope-reorder
 QUICK := tests/coordinator tests/deploy tests/docs tests/streaming
 
-test: $(READY)  ## the checks of the code, and the tests: each promise once, on real parts
+test: TIER := not long  ## the checks of the code, and the tests: each promise once, on real parts
+test-all: TIER := not nightly  ## the long tests as well: more clients, more kills, more simulations
+
+test test-all: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist worksteal $(QUICK)
-	@$(BIN)/python -m pytest -m "not long" $(SPREAD) $(QUICK:%=--ignore=%) --durations 10
+	@$(BIN)/python -m pytest -m "$(TIER)" --numprocesses $(JOBS) --dist worksteal $(QUICK)
+	@$(BIN)/python -m pytest -m "$(TIER)" $(SPREAD) $(QUICK:%=--ignore=%) --durations 10
 
 test-busy: $(READY)  ## `make test` beside two busy processes for each core: nothing may fail because it is slow
 	@$(BIN)/python -m tests.busy --tally docs/tallies/busy.json $(MAKE) test
-
-test-all: test  ## the long tests as well: more clients, more kills, more simulations
-	@$(BIN)/python -m pytest -m "long and not nightly" $(SPREAD) --durations 10
 
 STEPS ?= 1000000
 SEED ?= 1

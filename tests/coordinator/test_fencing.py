@@ -11,6 +11,7 @@ from coordinator.outputs import MemberFenced, RebalanceCompleted, SeatTaken
 from coordinator.policies import Succession
 from tests.coordinator.invariants.tokens import JSON_INTEGER_MAX
 from tests.coordinator.scenario import Scenario
+from tests.tiers import NIGHTLY
 
 NOW_MS = 1_790_000_000_000
 """A day in 2026."""
@@ -193,7 +194,7 @@ def lives(s: Scenario, chance: Random, until_ms: int) -> list[int]:
     return tokens
 
 
-@pytest.mark.parametrize("number", [0, *(pytest.param(each, marks=pytest.mark.long) for each in (1, 2))])
+@pytest.mark.parametrize("number", [0, *(pytest.param(each, marks=NIGHTLY) for each in (1, 2))])
 def test_a_store_accepts_every_owner_for_ten_years(number: int):
     """Members, seats and topics change, and a checkpoint is lost while the clocks are behind: no owner is refused.
 

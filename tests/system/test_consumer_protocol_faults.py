@@ -82,6 +82,7 @@ def topic(broker: Broker, group_id: str) -> str:
     return group_id
 
 
+@pytest.mark.nightly
 def test_killed_member_is_expelled_after_its_session(
     own: Callable[..., Own], broker: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

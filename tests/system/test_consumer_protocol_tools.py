@@ -23,7 +23,7 @@ from tests.system import test_group_tools as classic
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 RECORDS = 20
 PREFIX = "next-tools"
@@ -144,7 +144,6 @@ def test_share_consumer_ends_with_a_sentence(gateway: Gateway, topic: str) -> No
     assert "does not support" in "".join(said), said
 
 
-@pytest.mark.nightly
 def test_verifiable_consumers_lose_no_record(
     broker: Broker, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

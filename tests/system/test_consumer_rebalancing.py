@@ -72,6 +72,7 @@ def test_cooperative_member_reads_its_kept_partitions_during_a_rebalance(stage: 
     assert [record.value for record in s.read if record.partition != moved] == [b"not yet"]
 
 
+@pytest.mark.nightly
 def test_two_rolling_restarts_make_a_group_cooperative(stage: MakeStage) -> None:
     """S134: a group is eager while a member offers range; members with and without range can share a group."""
     s = stage(2)

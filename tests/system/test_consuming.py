@@ -28,7 +28,6 @@ from streaming.query.coordinator import Coordinator
 from streaming.wire.records import decode_group_record
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until
-from tests.tiers import sampled
 
 pytestmark = pytest.mark.long
 
@@ -373,7 +372,8 @@ def test_no_record_is_lost_with_all_faults_together(run: Callable[..., Run], str
     assert max(r.processed().values()) > 1, "records without a commit are processed again"
 
 
-@pytest.mark.parametrize("strategy", sampled(STRATEGIES, ["eager"]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_auto_commit_loses_no_record(run: Callable[..., Run], strategy: str) -> None:
     """S05, S06, S13, S138, S139: workers commit every second, before a rebalance and on close."""
     r = run(enable_auto_commit=True, auto_commit_interval_ms=1_000, **STRATEGIES[strategy])

@@ -79,6 +79,7 @@ def test_metrics_agree_with_the_groups(coordinator: Coordinator, asker: Asker, t
         assert told["groupcoord_rebalance_duration_seconds_count"] == 1
 
 
+@pytest.mark.nightly
 def test_page_survives_a_restart_of_the_broker(tmp_path: Path) -> None:
     """Without brokers the page shows its last state and the phase reconnecting. Later it continues to read."""
     with Broker(tmp_path / "broker") as broker:

@@ -15,7 +15,6 @@ from streaming.embedded import Broker, find_java
 from tests.docs.pages import ROOT
 from tests.docs.test_examples import EXAMPLES, shown
 from tests.system.waiting import HANG_S, wait_until
-from tests.tiers import sampled
 
 pytestmark = pytest.mark.long
 
@@ -84,7 +83,8 @@ def test_a_coordinator_grows_under_live_workers(broker: Broker) -> None:
     check(EXAMPLES / "growing.py", broker.bootstrap_servers)
 
 
-@pytest.mark.parametrize("file", sampled(FILES, ["restore_offsets.py"]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("file", FILES)
 def test_an_example_prints_its_output_on_a_real_broker(file: str, up: dict[str, str]) -> None:
     check(EXAMPLES / file, up["bootstrap_servers"])
 

@@ -128,6 +128,7 @@ def fill(disk: Path) -> Path:
     raise AssertionError("the disk is not full")
 
 
+@pytest.mark.nightly
 def test_full_disk_ends_the_query_until_there_is_room(run_service: Run, small_disk: Path) -> None:
     """Nothing is lost: requests wait, and the effects of earlier responses stay."""
     run = partial(run_service, "disk", checkpoint=str(small_disk / "state"))

@@ -392,6 +392,7 @@ def test_apis_that_bypass_the_gateway_are_neither_offered_nor_relayed(gateway: G
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 def test_heartbeats_wait_for_an_unavailable_query_and_members_stay(run_service: Callable[..., Service]):
     """FindCoordinator waits and then returns error 15. Requests stay in the log until the query is available again."""
     service = run_service("away-gateway")

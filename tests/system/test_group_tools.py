@@ -19,7 +19,7 @@ from tests.clients.play import Play, Venue, playing
 from tests.system.waiting import HANG_S
 from tests.tiers import sampled
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 GROUPS = "org.apache.kafka.tools.GroupsCommand"

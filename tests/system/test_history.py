@@ -126,6 +126,7 @@ def left_before_the_plan(world: WrittenTopics, group_id: str) -> None:
     world.batch()
 
 
+@pytest.mark.nightly
 def test_queries_agree_with_the_views_of_consumer_groups(tmp_path: Path) -> None:
     """A life with a revocation, a mixed member and an expiry; a static member that is back; a random group; and a
     member that expires while another one waits for its partitions.

@@ -69,6 +69,7 @@ def commits_left(address: str) -> int:
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.usefixtures("compacting")
 def test_the_last_commit_is_known_whatever_was_compacted(broker: Broker, observer: Observer, tmp_path: Path) -> None:
     """An observer that reads along, and one that starts when most commits are gone."""

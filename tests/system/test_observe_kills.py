@@ -24,6 +24,7 @@ from tests.system.conftest import Service
 from tests.system.kafka_groups import KafkaGroup, kafka_group
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until
+from tests.tiers import NIGHTLY
 
 
 def start_observer(bootstrap_servers: str, folder: Path, prefix: str, number: int, **settings: Any) -> Service:
@@ -190,7 +191,7 @@ def is_empty(reader: Reader) -> bool:
     return "group_emptied" in [each["event"] for each in published.events] and published.groups[-1]["state"] == "Empty"
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=[pytest.mark.long, pytest.mark.nightly])])
+@pytest.mark.parametrize("kills", [pytest.param(1, marks=pytest.mark.long), pytest.param(20, marks=NIGHTLY)])
 def test_killed_observer_writes_what_an_undisturbed_one_writes(
     broker: Broker, observer: Observer, group: KafkaGroup, tmp_path: Path, kills: int
 ) -> None:

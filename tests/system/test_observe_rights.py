@@ -21,7 +21,7 @@ from tests.system.test_acls import AUTHORIZED, administrators, grant_by_kafkas_t
 from tests.system.test_observe_kills import start_observer
 from tests.system.waiting import HANG_S, wait_until
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 READ_SOURCE = (ResourceType.TOPIC, SOURCE_TOPIC, ACLResourcePatternType.LITERAL, ACLOperation.READ)
 DESCRIBE_GROUP = (ResourceType.GROUP, "observed", ACLResourcePatternType.PREFIXED, ACLOperation.DESCRIBE)

@@ -14,7 +14,7 @@ from tests.system.kafka_groups import KafkaGroup, KafkaMember, kafka_group
 from tests.system.test_consumer_groups_tool import theirs
 from tests.system.waiting import HANG_S, wait_until
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 RECORDS = 10
 CLASSIC, MODERN, EMPTY = "tool-classic", "tool-modern", "tool-empty"

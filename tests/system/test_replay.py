@@ -243,7 +243,7 @@ POINTS = (
 @pytest.mark.parametrize(
     "points",
     [
-        pytest.param((killed_between_two_tasks, failed_before_its_commit), id="two points"),
+        pytest.param((killed_between_two_tasks,), id="one point"),
         pytest.param(POINTS, id="every point", marks=pytest.mark.nightly),
     ],
 )

@@ -58,10 +58,16 @@ def test_health_has_the_role_and_a_stopped_driver_passes_the_lease_on(run_servic
         other.await_ready()
         assert role(ports[1]) == (200, "active")
         assert asker.heartbeat(generation, ana).error == "NONE"
-    third = run_service("handover", stand_by=True)
-    wait_until(lambda: STANDING in third.log, account=lambda: third.log)
-    assert third.stop() == Exit.DONE, "a driver that stands by ends at once"
-    assert other.process.poll() is None
+
+
+@pytest.mark.nightly
+def test_driver_that_stands_by_ends_at_once(run_service: Run) -> None:
+    active = run_service("ends", stand_by=True)
+    active.await_ready()
+    other = run_service("ends", stand_by=True)
+    wait_until(lambda: STANDING in other.log, account=lambda: other.log)
+    assert other.stop() == Exit.DONE
+    assert active.process.poll() is None
 
 
 @pytest.mark.nightly

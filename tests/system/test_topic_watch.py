@@ -68,9 +68,11 @@ def alter(settings: Settings, topic: str, **config: str) -> None:
 
 
 @pytest.mark.parametrize(("config", "sentence"), [
-    ({"message_timestamp_type": "CreateTime"}, "has message.timestamp.type=CreateTime where LogAppendTime is needed"),
-    ({"cleanup_policy": "compact"}, "has cleanup.policy=compact where delete is needed"),
-], ids=["clients date their requests", "requests vanish"])  # fmt: skip
+    pytest.param({"message_timestamp_type": "CreateTime"},
+     "has message.timestamp.type=CreateTime where LogAppendTime is needed", id="clients date their requests"),
+    pytest.param({"cleanup_policy": "compact"}, "has cleanup.policy=compact where delete is needed",
+     id="requests vanish", marks=pytest.mark.nightly),
+])  # fmt: skip
 def test_unsuitable_request_topic_stops_the_query(
     settings: Settings, service: "subprocess.Popen[bytes]", tmp_path: Path, config: dict[str, str], sentence: str
 ) -> None:
@@ -86,6 +88,7 @@ def test_unsuitable_request_topic_stops_the_query(
     )
 
 
+@pytest.mark.nightly
 def test_unsuitable_output_topic_is_logged_once(
     settings: Settings, service: "subprocess.Popen[bytes]", tmp_path: Path
 ) -> None:

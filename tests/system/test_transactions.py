@@ -26,7 +26,6 @@ from tests.ports import free_gateway_port
 from tests.system.conftest import Service
 from tests.system.waiting import wait_until
 from tests.system.wire import connect
-from tests.tiers import sampled
 
 SOURCE, SINK = "transactions-source", "transactions-sink"
 UNSTABLE = 88
@@ -175,7 +174,8 @@ def test_a_transaction_that_is_left_open_ends_by_its_timeout(gateway: Gateway, r
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("ends", sampled(["commit", "abort"], ["commit"]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("ends", ["commit", "abort"])
 def test_a_transaction_may_end_while_no_coordinator_runs(
     run_service: Callable[..., Service], ends: str, group_id: str
 ) -> None:

@@ -14,10 +14,11 @@ from coordinator.phases import Phase
 from coordinator.requests import JoinGroup, LeaveGroup, SyncGroup
 from tests.streaming.client.schedules import Schedule
 from tests.streaming.client.simulation import COOPERATIVE, Faults, Simulation, Worker, words
+from tests.tiers import NIGHTLY
 
 SCHEDULES = 2_400
 FEW_SCHEDULES = 1_000
-"""Those of `make test`; `make test-all` plays the others too."""
+"""Those of `make test`; `make nightly` plays the others too."""
 CHUNK = 200
 
 
@@ -30,7 +31,7 @@ def reasons(worker: Worker) -> list[str | None]:
 
 @pytest.mark.parametrize(
     "first",
-    [pytest.param(n, marks=() if n < FEW_SCHEDULES else pytest.mark.long) for n in range(0, SCHEDULES, CHUNK)],
+    [pytest.param(n, marks=() if n < FEW_SCHEDULES else NIGHTLY) for n in range(0, SCHEDULES, CHUNK)],
 )
 def test_the_group_comes_to_rest_after_random_faults(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """S05, S06, S15, S121, S122, protocol.md 6: faults come first, then none; the checkers of `contract` always run."""
