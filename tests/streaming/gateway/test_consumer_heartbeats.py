@@ -1,14 +1,12 @@
 """The response to a heartbeat of the consumer protocol waits for news of its member, for a bounded time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer, AssignedTopic, AssignmentNotice, ConsumerGroupHeartbeatAnswer, ErrorAnswer
+from coordinator.outputs import ConsumerGroupHeartbeatAnswer
 from streaming.gateway.apis import APIS
 from streaming.gateway.consumer_heartbeats import (
     MARGIN_MS,
@@ -17,86 +15,11 @@ from streaming.gateway.consumer_heartbeats import (
     PROMPT_MS,
     SHORT_FOR_S,
     SHORT_INTERVAL_MS,
-    ConsumerHeartbeats,
 )
-from streaming.gateway.definitions import ConsumerGroupHeartbeatResponse
 from streaming.gateway.messages import Header
 from streaming.gateway.slots import Slot
 from tests.streaming.gateway.examples import WHO, ended
-from tests.streaming.gateway.parts import fact_of
-
-T = fact_of("t", 3).topic_id or ""
-INTERVAL_MS = 600_000
-SOME = (AssignedTopic(T, "t", (0, 1)),)
-OWNED = (OwnedPartitions(T, (1, 0)),)
-
-
-def request(epoch: int = 5, **fields: Any) -> ConsumerGroupHeartbeat:
-    return ConsumerGroupHeartbeat(**WHO, member_id="m", member_epoch=epoch, **fields)
-
-
-def answer(epoch: int = 5, interval_ms: int = INTERVAL_MS, **fields: Any) -> ConsumerGroupHeartbeatAnswer:
-    return ConsumerGroupHeartbeatAnswer(
-        request_id="1", member_id="m", member_epoch=epoch, heartbeat_interval_ms=interval_ms, **fields
-    )
-
-
-def failed(code: ErrorCode) -> ErrorAnswer:
-    return ErrorAnswer(request_id="1", **ended(code))
-
-
-def notice(member_id: str = "m") -> AssignmentNotice:
-    return AssignmentNotice(request_id=None, group_id="g", member_id=member_id, group_epoch=6)
-
-
-class Bench:
-    """The heartbeats of one connection. A test answers the heartbeats on the member's behalf."""
-
-    def __init__(self, hold_ms_max: int = 600_000) -> None:
-        self.given: list[tuple[Slot, Any]] = []
-        self.asked: list[tuple[ConsumerGroupHeartbeat, Callable[[AnyAnswer], object]]] = []
-        self.late_s = 0.0
-        self.heartbeats = ConsumerHeartbeats(
-            hold_ms_max, self._give, lambda request, then: self.asked.append((request, then)), self._clock
-        )
-
-    def _clock(self) -> float:
-        return asyncio.get_running_loop().time() + self.late_s
-
-    def _give(self, slot: Slot, frame: bytes) -> None:
-        self.given.append((slot, ConsumerGroupHeartbeatResponse.decode(frame[4:], version=1, header=True)))
-
-    def hold(
-        self, asked: ConsumerGroupHeartbeat | None = None, said: ConsumerGroupHeartbeatAnswer | None = None
-    ) -> bool:
-        slot = Slot(APIS[68], Header(68, 1, 77, "c"), since_s=asyncio.get_running_loop().time())
-        return self.heartbeats.hold(slot, asked or request(), said or answer())
-
-    def own(self) -> None:
-        """Assign partitions to the member, and acknowledge them."""
-        assert not self.hold(request(0), answer(assignment=SOME))
-        assert self.hold(request(topic_partitions=OWNED))
-        self.heartbeats.release()
-        self.given.clear()
-
-    def answer_again(self, said: AnyAnswer) -> None:
-        _, then = self.asked.pop()
-        then(said)
-
-    @property
-    def response(self) -> Any:
-        [(_, response)] = self.given
-        return response
-
-
-def run(scenario: Callable[[Bench], Awaitable[None]], hold_ms_max: int = 600_000) -> None:
-    async def main() -> None:
-        bench = Bench(hold_ms_max)
-        await scenario(bench)
-        bench.heartbeats.forget()
-
-    asyncio.run(main())
-
+from tests.streaming.gateway.held_bench import INTERVAL_MS, OWNED, SOME, Bench, answer, notice, request, run
 
 # -- what is held ------------------------------------------------------------------------------------------------------
 
@@ -370,55 +293,6 @@ def test_a_response_does_not_wait_for_ever():
         assert bench.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE.number
         bench.answer_again(answer(6, assignment=()))
         assert len(bench.given) == 1
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("how", ["no answer", "not available"])
-def test_a_new_member_does_not_join_again_because_the_coordinator_is_slow(how: str):
-    """A static member that joined again would be refused for good: its own instance id has an owner.
-
-    The join is answered, and the next heartbeat gets the error once: the full request after it gets the assignment.
-    """
-
-    async def scenario(bench: Bench) -> None:
-        bench.hold(request(0), answer(interval_ms=PATIENCE_MS + MARGIN_MS, assignment=(), pending="waiting"))
-        bench.heartbeats.tell(notice())
-        if how == "no answer":
-            bench.late_s = 60
-            bench.heartbeats.release()
-            while not bench.given:
-                await asyncio.sleep(0)
-            bench.answer_again(answer(6, assignment=SOME))
-        else:
-            bench.answer_again(failed(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        assert (bench.response.error_code, bench.response.member_epoch) == (0, 5)
-        assert bench.response.assignment.topic_partitions == []
-        assert [bench.heartbeats.is_behind(request(5)) for _ in range(2)] == [True, False]
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("begins", [0, 5])
-def test_a_request_that_has_all_fields_follows_a_join_without_an_error(begins: int):
-    async def scenario(bench: Bench) -> None:
-        bench.hold(request(0), answer(assignment=(), pending="waiting"))
-        bench.heartbeats.tell(notice())
-        bench.answer_again(failed(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        full = request(begins, rebalance_timeout_ms=1, subscribed_topic_names=("t",), topic_partitions=())
-        assert not bench.heartbeats.is_behind(full)
-        assert not bench.heartbeats.is_behind(request(5))
-
-    run(scenario)
-
-
-def test_a_new_member_that_is_gone_gets_the_error():
-    async def scenario(bench: Bench) -> None:
-        bench.hold(request(0), answer(assignment=(), pending="waiting"))
-        bench.heartbeats.tell(notice())
-        bench.answer_again(failed(ErrorCode.UNKNOWN_MEMBER_ID))
-        assert bench.response.error_code == ErrorCode.UNKNOWN_MEMBER_ID.number
-        assert not bench.heartbeats.is_behind(request(5))
 
     run(scenario)
 
