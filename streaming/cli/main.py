@@ -218,6 +218,15 @@ def dashboard(
             show_default=False,
         ),
     ] = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PREFIX",
+            help="Show the groups of this coordinator as well, and follow groups that have moved; may be repeated."
+            " By default the setting peers.",
+            show_default=False,
+        ),
+    ] = None,
     ready_file: ReadyFile = None,
 ) -> None:
     """Show groups in a browser: members, lag, partition owners over time, causes. Until Ctrl-C or SIGTERM.
@@ -230,7 +239,7 @@ def dashboard(
     settings = Settings.load(
         bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix, dashboard_host=host, dashboard_port=port
     )
-    run_dashboard(settings, observe=observe or (), ready_file=ready_file, tell=tell)
+    run_dashboard(settings, observe=observe or (), peers=peer or settings.peers, ready_file=ready_file, tell=tell)
 
 
 @app.command()

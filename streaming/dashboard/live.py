@@ -3,11 +3,14 @@
 A thread that reads records holds `lock` while the views change, then publishes each record by `note`. Answers are JSON.
 An answer about one group is made from a copy, so that reading does not wait for it. An answer that several browsers
 request at the same time is made once.
+
+A group may have moved from another coordinator whose groups the dashboard shows: its history, the cause of its last
+rebalance and the owners of its partitions are answered from the views of both.
 """
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Any
@@ -18,11 +21,12 @@ from msgspec.structs import replace
 from coordinator.outputs import AnyEvent, Event
 from streaming.dashboard.feed import Change, Feed
 from streaming.moments import monotonic_ms, unix_ms
-from streaming.views import GroupView, Raw, Views
+from streaming.views import Raw, Views
 from streaming.views import answers as say
 from streaming.views.fields import PartitionKey
 from streaming.views.fold import PublishedRecord
 from streaming.views.lag import Ends, places
+from streaming.views.lives import Life, joined, named_by
 from streaming.views.rows import GroupSummary
 from streaming.views.why import why
 
@@ -63,6 +67,8 @@ class NoSuchGroup(Exception):
 class Live:
     """The views, the end offsets, and the state of reading. `has_begun` is set once the existing records are read.
 
+    `peers` has the views of all coordinators that exchange groups, by prefix; none without others.
+
     Args:
         now_ms: Returns the time to show, Unix milliseconds.
         feed: Receives the changes.
@@ -79,6 +85,7 @@ class Live:
         self.lock = threading.RLock()
         self.status = Status(Phase.CATCHING_UP)
         self.is_closed = False
+        self.peers: Mapping[str, Live] = {}
         self._now_ms = now_ms
         self._feed = feed or Feed()
         self._ends: dict[PartitionKey, int] = {}
@@ -173,7 +180,7 @@ class Live:
 
     def detail(self, group_id: str) -> bytes:
         """Return all that is known of a group. Raises `NotYet`, `NoSuchGroup`."""
-        return self._once("detail", group_id, None, lambda group: say.detail(group, self._ends, self._now_ms()))
+        return self._once("detail", group_id, None, lambda life: say.detail(life.group, self._ends, self._now_ms()))
 
     def timeline(self, group_id: str, from_ms: int | None = None, to_ms: int | None = None) -> bytes:
         """Return a group's history, the latest part of a long one. Raises `NotYet`, `NoSuchGroup`."""
@@ -181,7 +188,7 @@ class Live:
             "timeline",
             group_id,
             (from_ms, to_ms),
-            lambda group: say.timeline(self.views, group, from_ms, to_ms, TIMELINE_WEIGHT_MAX),
+            lambda life: say.timeline(*self._whole(life), from_ms, to_ms, TIMELINE_WEIGHT_MAX),
         )
 
     def why(self, group_id: str, at_ms: int | None = None) -> bytes:
@@ -189,13 +196,13 @@ class Live:
 
         Raises `NotYet`, `NoSuchGroup`.
         """
-        return say.to_json(why(self._copied(group_id)[1], at_ms))
+        return say.to_json(why(self._whole(self._copied(group_id)).group, at_ms))
 
     def owner(self, group_id: str, topic: str, partition: int, at_ms: int | None = None) -> bytes:
         """Return the owner of a partition now, or at a moment. Raises `NotYet`, `NoSuchGroup`."""
         now_ms = self._now_ms()
-        group = self._copied(group_id)[1]
-        return say.to_json(say.owner(self.views, group, topic, partition, now_ms if at_ms is None else at_ms, now_ms))
+        whole = self._whole(self._copied(group_id))
+        return say.to_json(say.owner(*whole, topic, partition, now_ms if at_ms is None else at_ms, now_ms))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -203,33 +210,48 @@ class Live:
         if not self.has_begun:
             raise NotYet
 
-    def _copied(self, group_id: str) -> tuple[str, GroupView]:
-        """Return the cursor of the latest change, and a copy of the group with that change."""
+    def _copied(self, group_id: str) -> Life:
+        """Return a copy of a group with its latest change."""
         with self.lock:
             self._begun()
             if (group := self.views.groups.get(group_id)) is None:
                 raise NoSuchGroup
             offsets = {topic: dict(each) for topic, each in group.offsets.items()}
             moving = replace(group.moving)
-            return self._cursor(), replace(group, events=list(group.events), offsets=offsets, moving=moving)
+            return Life(self.views, replace(group, events=list(group.events), offsets=offsets, moving=moving))
 
-    def _summary(self, group: GroupView) -> GroupSummary:
-        return say.summary(group, self._ends, self._now_ms())
+    def _whole(self, life: Life) -> Life:
+        """Return a group with its history at each other coordinator that its moves name, as far as it is known here."""
+        lives, seen, named = [life], [self], named_by(life.group)
+        while named:
+            peer = self.peers.get(named.pop(0))
+            if peer is None or peer in seen:
+                continue
+            seen.append(peer)
+            with suppress(NotYet, NoSuchGroup):
+                lives.append(peer._copied(life.group.group_id))
+                named += named_by(lives[-1].group)
+        return joined(lives)
+
+    def _summary(self, life: Life) -> GroupSummary:
+        return say.summary(life.group, self._ends, self._now_ms())
 
     def _cursor(self) -> str:
-        return self._feed.cursor(self._feed.number)
+        with self.lock:
+            return self._feed.cursor(self._feed.number)
 
-    def _once(self, what: str, group_id: str, asked: Any, answer: Callable[[GroupView], Any]) -> bytes:
+    def _cursors(self) -> str:
+        """Return the cursors of the latest changes here and at the others. No two locks are held at once."""
+        return " ".join([self._cursor(), *(peer._cursor() for peer in self.peers.values())])
+
+    def _once(self, what: str, group_id: str, asked: Any, answer: Callable[[Life], Any]) -> bytes:
         """Return an answer about a group; make it only if anything has changed since it was last made."""
         key = what, group_id, asked
         with self._making:
             with self.lock:
                 cursor, written = self._kept.pop(key, ("", b""))
-                group = None
-                if cursor != self._cursor():
-                    cursor, group = self._copied(group_id)
-            if group is not None:
-                written = say.to_json(answer(group))
+            if cursor != (now := self._cursors()):
+                cursor, written = now, say.to_json(answer(self._copied(group_id)))
             with self.lock:
                 self._keep(key, cursor, written)
             return written

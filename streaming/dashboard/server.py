@@ -81,11 +81,13 @@ class WebServer:
 
 
 class Dashboard(contextlib.ExitStack):
-    """The dashboard of one coordinator, and of groups that Kafka's own coordinator keeps. `url` is its address.
+    """The dashboard of a coordinator and its peers, and of groups that Kafka's own one keeps. `url` is its address.
 
     Args:
         tell: Called with a sentence when brokers do not answer.
         observe: The prefixes to which `coordinator observe` writes, and whose groups are shown as well.
+        peers: The prefixes of coordinators with which this one exchanges groups. Their groups are shown as well, and
+            the history of a group is that at all of them. They have no metrics here, because their own dashboards do.
 
     Raises:
         PortTaken: another program listens on that port.
@@ -96,12 +98,19 @@ class Dashboard(contextlib.ExitStack):
         settings: Settings,
         tell: Callable[[str], None] = lambda sentence: log.warning("%s", sentence),
         observe: Collection[str] = (),
+        peers: Collection[str] = (),
     ) -> None:
         super().__init__()
         self.live = Live()
-        self.others = {prefix: Live() for prefix in dict.fromkeys(observe) if prefix != settings.topic_prefix}
+        own = settings.topic_prefix
+        observed = {prefix: Live() for prefix in observe if prefix != own}
+        exchanging = {prefix: Live() for prefix in peers if prefix not in {own, *observed}}
+        self.others = observed | exchanging
+        together = {own: self.live, **exchanging}
+        for live in together.values():
+            live.peers = together
         registry = CollectorRegistry()
-        figures = [_figures(settings, self.live, {}), *(_figures(settings, o, LABELS) for o in self.others.values())]
+        figures = [_figures(settings, self.live, {}), *(_figures(settings, o, LABELS) for o in observed.values())]
         registry.register(SeveralFigures(figures))
         names = settings.dashboard_names.replace(",", " ").split()
         host, port = settings.dashboard_host, settings.dashboard_port

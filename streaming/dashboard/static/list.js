@@ -14,7 +14,8 @@ export const hrefOf = (groupId, tab, of = null) =>
   `#/${of == null ? "g" : `o/${encodeURIComponent(of)}`}/${encodeURIComponent(groupId)}${tab ? `/${tab}` : ""}`;
 const keyOf = (g) => `${g.of ?? ""} ${g.group_id}`;
 const KEEPERS = { kafka: "Kafka" };
-const KEPT_BY = { label: "Kept by", by: (g) => g.kept_by ?? "", kind: "minor", cell: (g) => KEEPERS[g.kept_by] ?? "this coordinator" };
+const keeperOf = (g) => KEEPERS[g.kept_by] ?? g.of ?? "this coordinator";
+const KEPT_BY = { label: "Kept by", by: keeperOf, kind: "minor", cell: keeperOf };
 
 const COLUMNS = (nowMs) => [
   {
@@ -151,7 +152,7 @@ export class List extends Component {
           ref=${(box) => (this.box = box)} onInput=${(event) => this.setState({ filter: event.target.value })} />
       </div>
       ${problem && html`<${Problem} text=${problem} />`}
-      <${Table} caption="Groups" columns=${found.some((g) => g.kept_by != null) ? this.wide : this.columns} rows=${found} keyOf=${keyOf} by="Group" hasKeys
+      <${Table} caption="Groups" columns=${found.some((g) => g.kept_by != null || g.of != null) ? this.wide : this.columns} rows=${found} keyOf=${keyOf} by="Group" hasKeys
         stamp=${(g) => ago(g.last_rebalance_ms, nowMs)}
         open=${(g) => (location.hash = hrefOf(g.group_id, "", g.of))}
         empty=${rows === null ? "Waiting for the groups." : filter ? "No group matches." : "There is no group yet."} />`;
