@@ -80,11 +80,13 @@ class CheckAdoption(BaseRequest, frozen=True, kw_only=True, tag="check_adoption"
         codec: The version of the source's codec.
         bytes: The size of the state.
         members: The number of members.
+        home: The source owns the slot of the name, as far as the sender knows; false for an export.
     """
 
     codec: Annotated[int, Meta(ge=1, le=255)]
     bytes: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     members: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    home: bool = True
 
 
 class ImportGroup(BaseRequest, frozen=True, kw_only=True, tag="import_group", rename={"source": "from"}):

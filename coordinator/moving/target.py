@@ -138,9 +138,11 @@ def refusal_of(kept: KeptMoves, record: Incoming, carried: Carried, at_ms: int, 
             return too_large
         if (ahead_ms := carried.group.vitals.now_ms - at_ms) > MOVE_CLOCK_MS:
             return Refusal("clock", f"the time of the group is {ahead_ms} ms ahead of the target's")
-    if (taken := _taken(kept, record.group_id)) is not None:
-        return taken
-    return None if home or kept.owns(record.group_id) else NOT_HOME
+    return _taken(kept, record.group_id) or _not_home(kept, record.group_id, home=home)
+
+
+def _not_home(kept: KeptMoves, group_id: str, *, home: bool) -> Refusal | None:
+    return None if home or kept.owns(group_id) else NOT_HOME
 
 
 def _codec_refusal(codec: int) -> Refusal:
@@ -270,7 +272,7 @@ def check(kept: KeptMoves, request: CheckAdoption, context: Context) -> Iterator
     elif request.members > (size_max := max(config.group_max_size, config.group_consumer_max_size)):
         refused = Refusal("too_large", f"the group has {request.members} members, and {size_max} are allowed")
     else:
-        refused = _taken(kept, group_id)
+        refused = _taken(kept, group_id) or _not_home(kept, group_id, home=request.home)
     answer = CheckAdoptionAnswer(
         request_id=request.request_id,
         reason=None if refused is None else refused.reason,

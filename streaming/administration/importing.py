@@ -183,7 +183,7 @@ class Importer:
             return Result(line.group_id, Status.REFUSED, "unsound", "the group has open transactions")
         members = len(group.members) if group is not None else 0
         who = {"request_id": "", "reply_to": "", "group_id": line.group_id}
-        answer = self._ask(CheckAdoption(**who, codec=line.codec, bytes=line.bytes, members=members))
+        answer = self._ask(CheckAdoption(**who, codec=line.codec, bytes=line.bytes, members=members, home=False))
         if answer.reason is None:
             return Result(line.group_id, Status.WOULD_BE_IMPORTED)
         return Result(line.group_id, Status.REFUSED, answer.reason, answer.why or "")

@@ -97,6 +97,13 @@ def test_rows_6_and_8_a_record_that_does_not_fit_is_refused(change: dict, reason
     assert refusal_of(pair.b, record) == reason, "the verdict is final"
 
 
+@pytest.mark.parametrize(
+    ("slots", "home", "reason"), [("none", True, None), ("none", False, "not_home"), ("all", False, None)]
+)
+def test_row_8_a_check_has_the_refusal(slots: str, home: bool, reason: str | None):
+    assert Coordinator("B", "A", slots=slots).check(group_id="g", home=home).said.reason == reason
+
+
 def test_row_7_a_group_with_too_many_members_is_refused():
     pair, record = released()
     small = Coordinator("B", "A", slots="none", group_max_size=1).at(10_100)

@@ -93,6 +93,14 @@ def test_a_check_changes_nothing() -> None:
     assert wanted in t.gets(names, check=True)
 
 
+@pytest.mark.parametrize("slots", ["all", "none"])
+def test_a_check_is_true_of_a_coordinator_without_slots(slots: str) -> None:
+    names = names_of(every_phase().shard.to_bytes())
+    checked, imported = (Served(slots=slots).gets(names, check=check) for check in (True, False))
+    reasons = {result.reason for result in imported}
+    assert {result.reason for result in checked} == reasons == ({""} if slots == "all" else {"not_home"})
+
+
 def test_a_second_import_changes_nothing_and_an_interrupted_one_continues() -> None:
     names = names_of(every_phase().shard.to_bytes())
     t = Served()
