@@ -28,11 +28,13 @@ from streaming.cli.options import (
     Format,
     HealthPort,
     Master,
+    Peers,
     Port,
     ReadyFile,
     ReplicationFactor,
     StandBy,
     TopicPrefix,
+    with_peers,
 )
 from streaming.cli.policy import app as policy
 from streaming.cli.sizing import size
@@ -178,6 +180,7 @@ def gateway(
         typer.Option(min=0, max=65535, help="The port of the Prometheus metrics; by default none.", show_default=False),
     ] = None,
     health_port: HealthPort = None,
+    peer: Peers = None,
     ready_file: ReadyFile = None,
 ) -> None:
     """Serve unmodified Kafka clients, until Ctrl-C or SIGTERM. The query runs in another process.
@@ -196,7 +199,7 @@ def gateway(
         gateway_metrics_port=metrics_port,
         health_port=health_port,
     )
-    run_gateway(settings, ready_file=ready_file, tell=tell)
+    run_gateway(with_peers(settings, peer), ready_file=ready_file, tell=tell)
 
 
 @app.command()
@@ -218,15 +221,7 @@ def dashboard(
             show_default=False,
         ),
     ] = None,
-    peer: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PREFIX",
-            help="Show the groups of this coordinator as well, and follow groups that have moved; may be repeated."
-            " By default the setting peers.",
-            show_default=False,
-        ),
-    ] = None,
+    peer: Peers = None,
     ready_file: ReadyFile = None,
 ) -> None:
     """Show groups in a browser: members, lag, partition owners over time, causes. Until Ctrl-C or SIGTERM.
@@ -239,7 +234,7 @@ def dashboard(
     settings = Settings.load(
         bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix, dashboard_host=host, dashboard_port=port
     )
-    run_dashboard(settings, observe=observe or (), peers=peer or settings.peers, ready_file=ready_file, tell=tell)
+    run_dashboard(with_peers(settings, peer), observe=observe or (), ready_file=ready_file, tell=tell)
 
 
 @app.command()

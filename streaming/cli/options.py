@@ -8,12 +8,25 @@ from typing import Annotated
 
 import typer
 
+from streaming.config.peers import PEERS_MAX
+from streaming.config.settings import Settings
+
 BootstrapServers = Annotated[
     str | None,
     typer.Option("--bootstrap-servers", "-b", help="Kafka brokers, host:port, comma-separated.", show_default=False),
 ]
 TopicPrefix = Annotated[
     str | None, typer.Option(help="Topics are named PREFIX.requests and so on.", show_default=False)
+]
+Peers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--peer",
+        metavar="PREFIX",
+        help="The topic prefix of another coordinator that may have a group; may be repeated. By default the setting"
+        " peers.",
+        show_default=False,
+    ),
 ]
 ObservedPrefix = Annotated[
     str, typer.Option("--observed", metavar="PREFIX", help="The prefix of the groups that Kafka's coordinator keeps.")
@@ -62,3 +75,13 @@ class Format(StrEnum):
 
     text = "text"
     json = "json"
+
+
+def with_peers(settings: Settings, peers: list[str] | None) -> Settings:
+    """Return settings with other peers, for a process that only reads where groups are; unchanged without any."""
+    if not peers:
+        return settings
+    others = tuple(prefix for prefix in dict.fromkeys(peers) if prefix != settings.topic_prefix)
+    if len(others) > PEERS_MAX:
+        raise typer.BadParameter(f"{len(others)} peers are named, and {PEERS_MAX} are allowed.", param_hint="--peer")
+    return settings.model_copy(update={"peers": others})

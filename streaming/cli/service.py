@@ -131,19 +131,11 @@ def run_gateway(settings: Settings, *, ready_file: Path | None, tell: Tell) -> N
             pass
 
 
-def run_dashboard(
-    settings: Settings,
-    *,
-    observe: Collection[str] = (),
-    peers: Collection[str] = (),
-    ready_file: Path | None,
-    tell: Tell,
-) -> None:
+def run_dashboard(settings: Settings, *, observe: Collection[str] = (), ready_file: Path | None, tell: Tell) -> None:
     """Serve the dashboard until a signal ends it.
 
     Args:
         observe: The prefixes to which `coordinator observe` writes, and whose groups are shown as well.
-        peers: The prefixes of coordinators with which this one exchanges groups.
 
     Raises:
         UserError: The dashboard could not start.
@@ -151,7 +143,7 @@ def run_dashboard(
     from streaming.dashboard import Dashboard
 
     stopping = threading.Event()
-    with Dashboard(settings, tell, observe, peers) as dashboard:
+    with Dashboard(settings, tell, observe) as dashboard:
         _announce(stopping.set, ready_file, settings, dashboard=dashboard)
         tell(f"The dashboard is at {dashboard.url}. Ctrl-C stops.")
         if not is_loopback(settings.dashboard_host):

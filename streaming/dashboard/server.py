@@ -83,11 +83,12 @@ class WebServer:
 class Dashboard(contextlib.ExitStack):
     """The dashboard of a coordinator and its peers, and of groups that Kafka's own one keeps. `url` is its address.
 
+    The groups of peers are shown as well, and the history of a group is that at all of them. They have no metrics here,
+    because their own dashboards have.
+
     Args:
         tell: Called with a sentence when brokers do not answer.
         observe: The prefixes to which `coordinator observe` writes, and whose groups are shown as well.
-        peers: The prefixes of coordinators with which this one exchanges groups. Their groups are shown as well, and
-            the history of a group is that at all of them. They have no metrics here, because their own dashboards do.
 
     Raises:
         PortTaken: another program listens on that port.
@@ -98,13 +99,12 @@ class Dashboard(contextlib.ExitStack):
         settings: Settings,
         tell: Callable[[str], None] = lambda sentence: log.warning("%s", sentence),
         observe: Collection[str] = (),
-        peers: Collection[str] = (),
     ) -> None:
         super().__init__()
         self.live = Live()
         own = settings.topic_prefix
         observed = {prefix: Live() for prefix in observe if prefix != own}
-        exchanging = {prefix: Live() for prefix in peers if prefix not in {own, *observed}}
+        exchanging = {prefix: Live() for prefix in settings.peers if prefix not in observed}
         self.others = observed | exchanging
         together = {own: self.live, **exchanging}
         for live in together.values():

@@ -44,6 +44,9 @@ FIRST_WAIT_MS, WAIT_MS_MAX = 50, 1_000
 
 AWAY = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
+NOT_THERE = ErrorAnswer(request_id=None, error=ErrorCode.NOT_COORDINATOR.name, code=ErrorCode.NOT_COORDINATOR.number)
+"""What a coordinator that cannot be used would answer."""
+
 COORDINATORS_MAX = PEERS_MAX + 1
 """The coordinators of one gateway. Groups at further ones are without an answer."""
 
@@ -120,7 +123,7 @@ class Coordinators:
         self, settings: Settings, loop: asyncio.AbstractEventLoop, open_asking: Callable[..., Asking] = Asking
     ) -> None:
         self._settings, self._loop, self._open_asking = settings, loop, open_asking
-        self._whereabouts = Whereabouts(settings.topic_prefix)
+        self._whereabouts = Whereabouts(settings.topic_prefix, settings.peers)
         self.unanswered = Unanswered()
         self._home = self._opened(settings.topic_prefix)
         self._askings = {settings.topic_prefix: self._home}
@@ -295,11 +298,14 @@ class Coordinators:
             return
         if isinstance(request, JoinGroup) and isinstance(answer, JoinGroupAnswer) and not request.member_id:
             request = sent.request = structs.replace(request, member_id=answer.member_id)
-        if following is Next.SEND_NOW:
-            sent.tries = 1
-            self._go(sent, request)
-        else:
+        self._follow(sent, request, following)
+
+    def _follow(self, sent: _Sent, request: Request, following: Next) -> None:
+        if following is Next.SEND_LATER:
             self._go_later(sent, request)
+            return
+        sent.tries = 1 if following is Next.SEND_NOW else max(sent.tries, 1)
+        self._go(sent, request)
 
     def _go_later(self, sent: _Sent, request: Request) -> None:
         sent.tries += 1
@@ -316,10 +322,14 @@ class Coordinators:
                 raise UserError(f"A gateway serves groups of {COORDINATORS_MAX} coordinators at most.")
             self._askings[prefix] = await asyncio.to_thread(self._opened, prefix)
         except UserError as error:
-            log.warning("the coordinator %r, to which a group has moved, cannot be used: %s", prefix, error)
+            log.warning("the coordinator %r, which may have groups, cannot be used: %s", prefix, error)
         for sent in self._opening.pop(prefix):
-            if sent.request is not None and self._sent.get(sent.request_id) is sent:
-                (self._go if prefix in self._askings else self._go_later)(sent, sent.request)
+            if sent.request is None or self._sent.get(sent.request_id) is not sent:
+                continue
+            if prefix in self._askings:
+                self._go(sent, sent.request)
+            else:
+                self._follow(sent, sent.request, self._whereabouts.note(sent.group_id, prefix, NOT_THERE))
 
     # -- availability of the coordinators ------------------------------------------------------------------------------
 

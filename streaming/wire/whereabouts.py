@@ -7,8 +7,12 @@ named it: it serves the group again if the move was refused or taken back. The o
 A redirection may also name the owner of the group's slot. Its number is of another kind (4.1): it is followed if
 nothing is known of the name, or if the coordinator to which the name has moved sends it, since that one has no entry of
 the name.
+
+A coordinator that refuses a name without a redirection does not know who has it: it has never owned its slot. Then the
+other known coordinators are asked in turn.
 """
 
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -28,6 +32,7 @@ class Next(Enum):
 
     DONE = auto()  # the answer is for the sender
     SEND_NOW = auto()  # another coordinator has the group
+    ASK_NEXT = auto()  # another coordinator may have the group
     SEND_LATER = auto()  # the group has not reached the coordinator that it was sent to
 
 
@@ -48,16 +53,23 @@ class Place(NamedTuple):
     is_reached: bool = False
     slot_number: int = 0
 
+    @property
+    def is_guess(self) -> bool:
+        """True if no redirection has named the coordinator."""
+        return not (self.number or self.slot_number)
+
 
 class Whereabouts:
     """The coordinators of names.
 
     Args:
         home: The prefix of the configured coordinator, which has every name that nobody has redirected.
+        others: The prefixes of the coordinators to ask for a name that it does not have.
     """
 
-    def __init__(self, home: str) -> None:
+    def __init__(self, home: str, others: Sequence[str] = ()) -> None:
         self.home = home
+        self._in_turn = [*others, home] if others else []
         self._places: dict[str, Place] = {}
 
     def of(self, group_id: str, tries: int = 0) -> str:
@@ -69,7 +81,8 @@ class Whereabouts:
         place = self._places.get(group_id)
         if place is None:
             return self.home
-        return place.to if place.is_reached or tries % ASK_SOURCE_EVERY else place.source
+        asks_source = not (tries if place.is_guess else tries % ASK_SOURCE_EVERY)
+        return place.source if asks_source and not place.is_reached else place.to
 
     def note(self, group_id: str, by: str, answer: AnyAnswer) -> Next:
         """Store what an answer says about the place of a group. Return what becomes of its request.
@@ -81,7 +94,9 @@ class Whereabouts:
         if answer.code == ErrorCode.NOT_COORDINATOR.number:
             if answer.moved is not UNSET and self._follow(group_id, by, answer.moved):
                 return Next.SEND_NOW
-            return Next.DONE if place is None else Next.SEND_LATER
+            if place is None or place.is_guess:
+                return self._guess(group_id, by, place)
+            return Next.SEND_LATER
         is_answered = answer.code != ErrorCode.COORDINATOR_NOT_AVAILABLE.number  # else the brokers did not take it
         if is_answered and place is not None and by in (place.source, place.to):
             source = place.source if by == place.to else by
@@ -114,6 +129,16 @@ class Whereabouts:
             return False
         self._put(group_id, Place(moved.to, moved.number, by, slot_number=place.slot_number))
         return True
+
+    def _guess(self, group_id: str, by: str, place: Place | None) -> Next:
+        """Return what becomes of a request for which no coordinator is known. Store the next one to ask."""
+        if not self._in_turn:
+            return Next.DONE
+        if place is None or by == place.to:  # else another request has stored the next one already
+            following = self._in_turn.index(place.to) + 1 if place is not None else 0
+            place = Place(self._in_turn[following % len(self._in_turn)], 0, self.home)
+            self._put(group_id, place)
+        return Next.SEND_LATER if place.to == self.home else Next.ASK_NEXT
 
     def _put(self, group_id: str, place: Place) -> None:
         self._places.pop(group_id, None)

@@ -60,7 +60,7 @@ READING: list[tuple[str, int, str]] = [
     ("--delete --group like-busy", 1, "The group is not empty."),
     ("--delete --group like-nobody", 3, "The group id does not exist."),
 ]  # fmt: skip
-SAMPLE = [row for row in READING if row[0].partition(" --group ")[0] in ("--list --state", "--describe", "--delete")]
+SAMPLE = [row for row in READING if "--verbose" in row[0] or row[0].startswith(("--list --state", "--delete "))]
 
 WRITING: list[tuple[str, str]] = [
     # arguments, with one GROUP for each tool                        part of the output, with single blanks

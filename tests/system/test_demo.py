@@ -28,6 +28,7 @@ def _command(process: psutil.Process) -> list[str]:
         return []
 
 
+@pytest.mark.nightly
 def test_demo_shows_joins_leaves_and_expiries_from_the_topics(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

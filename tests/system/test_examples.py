@@ -16,7 +16,7 @@ from tests.docs.pages import ROOT
 from tests.docs.test_examples import EXAMPLES, shown
 from tests.system.waiting import HANG_S, wait_until
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 FILES = ["sharing_cameras.py", "scheduler.py", "asyncio_worker.py", "restore_offsets.py"]
 """The first three are also run with a coordinator in memory, by `tests/docs/test_examples.py`."""
@@ -72,18 +72,15 @@ def docstring_output(file: Path) -> str:
     return shown(ast.get_docstring(ast.parse(file.read_text())) or "")
 
 
-@pytest.mark.nightly
 def test_a_rolling_deploy_passes_seats_on_and_the_history_job_counts_it(up: dict[str, str]) -> None:
     check(EXAMPLES / "rolling_deploy.py", up["bootstrap_servers"])
     check(EXAMPLES / "history_job.py", up["bootstrap_servers"], "--group", "rolling-deploy")
 
 
-@pytest.mark.nightly
 def test_a_coordinator_grows_under_live_workers(broker: Broker) -> None:
     check(EXAMPLES / "growing.py", broker.bootstrap_servers)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("file", FILES)
 def test_an_example_prints_its_output_on_a_real_broker(file: str, up: dict[str, str]) -> None:
     check(EXAMPLES / file, up["bootstrap_servers"])

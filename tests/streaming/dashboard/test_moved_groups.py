@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec import json
 
+from streaming.cli.options import with_peers
 from streaming.config.settings import Settings
 from streaming.dashboard import Dashboard
 from streaming.dashboard.app import App
@@ -74,7 +75,7 @@ def test_a_coordinator_that_cannot_be_asked_is_left_out(lives: tuple[Live, Live]
 
 def test_a_dashboard_shows_its_peers_and_has_only_its_own_metrics(lives: tuple[Live, Live]) -> None:
     settings = Settings(topic_prefix="a", dashboard_port=0)
-    dashboard = Dashboard(settings, observe=["seen"], peers=["b", "a", "seen", "b"])
+    dashboard = Dashboard(with_peers(settings, ["b", "a", "seen", "b"]), observe=["seen"])
     with closing(dashboard._web._socket):
         assert list(dashboard.others) == ["seen", "b"]
         assert dashboard.live.peers == dashboard.others["b"].peers == {"a": dashboard.live, "b": dashboard.others["b"]}

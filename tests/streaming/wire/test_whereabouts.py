@@ -103,3 +103,46 @@ def test_the_places_have_a_bound(monkeypatch: pytest.MonkeyPatch, places: Wherea
     for number in range(names):
         places.note(f"g{number}", "A", moved("B", 7))
     assert (places.of("g0", 1), places.of(f"g{names - 1}", 1)) == (first, "B")
+
+
+# -- a coordinator that does not know who has a group ------------------------------------------------------------------
+
+
+@pytest.fixture
+def of_three() -> Whereabouts:
+    return Whereabouts("A", ("B", "C"))
+
+
+def test_all_others_are_asked_in_turn_and_then_the_own_one_later(of_three: Whereabouts) -> None:
+    for _ in range(2):
+        told = [(of_three.note("g", by, NOT_HERE), of_three.of("g", 1)) for by in "ABC"]
+        assert told == [(Next.ASK_NEXT, "B"), (Next.ASK_NEXT, "C"), (Next.SEND_LATER, "A")]
+
+
+def test_the_one_that_serves_a_group_is_known_until_it_refuses_the_group(of_three: Whereabouts) -> None:
+    of_three.note("g", "A", NOT_HERE)
+    assert (of_three.of("g"), of_three.is_in_transit("g"), of_three.reached()) == ("A", True, set())
+    of_three.note("g", "B", OK)
+    assert (of_three.of("g"), of_three.is_in_transit("g"), of_three.reached()) == ("B", False, {"B"})
+    assert (of_three.note("g", "B", NOT_HERE), of_three.of("g", 1)) == (Next.ASK_NEXT, "C")
+
+
+def test_requests_at_the_same_time_do_not_pass_over_a_coordinator(of_three: Whereabouts) -> None:
+    told = [of_three.note("g", "A", NOT_HERE) for _ in range(3)]
+    assert (told, of_three.of("g", 1)) == ([Next.ASK_NEXT] * 3, "B")
+    told = [of_three.note("g", "B", NOT_HERE) for _ in range(3)]
+    assert (told, of_three.of("g", 1)) == ([Next.ASK_NEXT] * 3, "C")
+    told = [of_three.note("g", "C", NOT_HERE) for _ in range(3)]
+    assert (told, of_three.of("g", 1)) == ([Next.SEND_LATER] * 3, "A")
+
+
+def test_a_redirection_counts_more_than_a_guess(of_three: Whereabouts) -> None:
+    of_three.note("g", "A", NOT_HERE)
+    assert (of_three.note("g", "B", moved("C", 7)), of_three.of("g", 1)) == (Next.SEND_NOW, "C")
+    assert (of_three.note("g", "C", NOT_HERE), of_three.of("g", 3)) == (Next.SEND_LATER, "B")
+
+
+def test_a_group_may_be_found_at_the_own_coordinator_later(of_three: Whereabouts) -> None:
+    for by in "ABC":
+        of_three.note("g", by, NOT_HERE)
+    assert (of_three.note("g", "A", OK), of_three.of("g"), of_three.reached()) == (Next.DONE, "A", set())
