@@ -35,6 +35,10 @@ class PeerAccess(BaseSettings):
     slots: Literal["all", "none"] = Field(
         "all", description="Whether an unknown group is created here, or belongs to another coordinator."
     )
+    directory: Prefix | None = Field(
+        None,
+        description="The topic DIRECTORY.directory names the only coordinator with slots = all; equal for all peers.",
+    )
 
     _peer_key: SecretStr | None = PrivateAttr(None)
 

@@ -255,6 +255,11 @@ class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
         return f"{self.topic_prefix}.lease"
 
     @property
+    def directory_topic(self) -> str:
+        """The topic that coordinators have which share the groups; it has the prefix of none of them."""
+        return f"{self.directory}.directory"
+
+    @property
     def topics_topic(self) -> str:
         """The topic with the names of topic ids, which only the observer has."""
         return f"{self.topic_prefix}.topics"

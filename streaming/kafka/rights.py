@@ -17,6 +17,7 @@ from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, RightMissing
+from streaming.kafka import founding
 from streaming.kafka.clients import ANSWER_WAIT_S, admin
 
 
@@ -74,6 +75,9 @@ RIGHTS: Mapping[Role, Mapping[str, Operations]] = {
 TO_STAND_BY: Mapping[str, Operations] = {"lease": (READ, WRITE, DESCRIBE_CONFIGS)}
 """The further rights of a coordinator whose drivers stand by for each other."""
 
+IN_DIRECTORY: Operations = (READ, WRITE, DESCRIBE_CONFIGS)
+"""The further rights of a coordinator with `directory` and `slots = all` on the directory."""
+
 SOURCE_TOPIC = "__consumer_offsets"
 """The topic in which Kafka's own coordinator keeps its groups."""
 
@@ -118,8 +122,9 @@ def commands(role: Role, principal: str, settings: Settings, *, to_create: bool 
         name = topic if topic == ANY_TOPIC else f"{settings.topic_prefix}.{topic}"
         yield _command(principal, operations, ["--topic", name], settings)
     if role is Role.COORDINATOR:
-        for peer in settings.peers:
-            yield _command(principal, TO_PEERS, ["--topic", f"{peer}.requests"], settings)
+        for topic, operations in _with_others(settings).items():
+            may_create = to_create and topic == settings.directory_topic
+            yield _command(principal, (*operations, *TO_CREATE * may_create), ["--topic", topic], settings)
     if role is Role.GATEWAY:
         yield _command(principal, IN_TRANSACTIONS, ["--transactional-id", ANY_ID], settings)
     if role is Role.OBSERVER:
@@ -135,6 +140,12 @@ def commands(role: Role, principal: str, settings: Settings, *, to_create: bool 
 def _on_topics(settings: Settings, role: Role) -> Mapping[str, Operations]:
     is_standing_by = role is Role.COORDINATOR and settings.stand_by
     return {**RIGHTS[role], **(TO_STAND_BY if is_standing_by else {})}
+
+
+def _with_others(settings: Settings) -> dict[str, Operations]:
+    """Return the further rights of a coordinator that exchanges groups, by topic."""
+    to_peers = {f"{peer}.requests": TO_PEERS for peer in settings.peers}
+    return to_peers | ({settings.directory_topic: IN_DIRECTORY} if founding.is_founder(settings) else {})
 
 
 def _command(principal: str, operations: Operations, resource: list[str], settings: Settings) -> str:
@@ -155,7 +166,7 @@ def see_rights(settings: Settings, role: Role) -> None:
     own = {topic: wanted for topic, wanted in _on_topics(settings, role).items() if topic != ANY_TOPIC}
     rights = {f"{settings.topic_prefix}.{topic}": wanted for topic, wanted in own.items()}
     if role is Role.COORDINATOR:
-        rights |= {f"{peer}.requests": TO_PEERS for peer in settings.peers}
+        rights |= _with_others(settings)
     if role is Role.OBSERVER:
         rights[SOURCE_TOPIC] = TO_OBSERVE
     allowed = _allowed(settings, list(rights))

@@ -67,6 +67,7 @@ _NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "transactions": {"cleanup.policy": ("delete",), "retention.ms": ("-1",), "retention.bytes": ("-1",)},
     "topics": {"cleanup.policy": ("compact",)},
     "lease": {"cleanup.policy": ("delete",)},
+    "directory": {"cleanup.policy": ("compact",)},
 }
 
 MESSAGE_BYTES_MAX = RECORD_BYTES_MAX + 2**16
@@ -82,6 +83,7 @@ _CHOSEN: Mapping[str, Mapping[str, str]] = {
     "transactions": {"segment.bytes": str(2**20), **_ROOM},
     "topics": {"segment.bytes": str(100 * 2**20), "segment.ms": str(_DAY_MS), **_ROOM},
     "lease": {"retention.ms": str(_DAY_MS), "segment.ms": str(_HOUR_MS)},
+    "directory": {},
 }
 
 _ADVICE: Mapping[type[KafkaError], str] = {
@@ -137,7 +139,13 @@ class LeaseTopics(NamedTuple):
     lease: Topic
 
 
-T = TypeVar("T", Topics, ObservedTopics, LeaseTopics)
+class DirectoryTopics(NamedTuple):
+    """The topic of coordinators that share the groups."""
+
+    directory: Topic
+
+
+T = TypeVar("T", Topics, ObservedTopics, LeaseTopics, DirectoryTopics)
 
 
 def layout(settings: Settings) -> Topics:
@@ -153,6 +161,11 @@ def observed_layout(settings: Settings) -> ObservedTopics:
 def lease_layout(settings: Settings) -> LeaseTopics:
     """Return the layout of the lease topic."""
     return LeaseTopics(_topic("lease", settings))
+
+
+def directory_layout(settings: Settings) -> DirectoryTopics:
+    """Return the layout of the directory."""
+    return DirectoryTopics(_topic("directory", settings))
 
 
 def ensure(settings: Settings, report: Callable[[str], None] | None = None) -> Topics:
@@ -283,7 +296,7 @@ def _await_leaders(admin: Any, names: list[str]) -> None:
         ) from error
 
 
-def _mismatches(admin: Any, topics: Topics | ObservedTopics | LeaseTopics) -> Iterator[Mismatch]:
+def _mismatches(admin: Any, topics: Topics | ObservedTopics | LeaseTopics | DirectoryTopics) -> Iterator[Mismatch]:
     """Yield the differences between the existing topics and the needs of the coordinator."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in topics]
     configs = admin.describe_configs(resources, config_filter="all")["topic"]

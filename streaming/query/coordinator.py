@@ -25,7 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.config.settings import Settings
 from streaming.embedded import archive, connector, fetch, find_java
 from streaming.errors import Exit, UserError
-from streaming.kafka import peers, topics
+from streaming.kafka import founding, peers, topics
 from streaming.kafka import rights as acls
 from streaming.logs import are_json
 from streaming.query import checkpoint
@@ -235,9 +235,13 @@ class Coordinator:
         find_java()
         topics.ensure(settings, self._report)
         self._peer_partitions = peers.check(settings)
+        if founding.is_founder(settings):
+            topics.ensure_all(settings, topics.directory_layout(settings), self._report)
         if self.lease is not None:
             topics.ensure_all(settings, topics.lease_layout(settings), self._report)
         acls.see_rights(settings, acls.Role.COORDINATOR)
+        if founding.is_founder(settings):
+            founding.ensure(settings)
         if self.lease is not None:
             self.lease.start()
         self._report("Starting Spark.")

@@ -1,8 +1,11 @@
 """Tests of the five topics that the settings describe (design.md 2)."""
 
+from pathlib import Path
+from typing import Any
+
 from streaming.config.settings import Settings
 from streaming.kafka.rights import Role, commands
-from streaming.kafka.topics import layout, lease_layout
+from streaming.kafka.topics import directory_layout, layout, lease_layout
 
 
 def test_requests_groups_and_events_have_a_partition_for_each_shard() -> None:
@@ -47,3 +50,23 @@ def test_coordinator_has_rights_to_the_lease_topic_only_with_the_setting() -> No
 
     [added] = set(printed(stand_by=True)) - set(printed(stand_by=False))
     assert added.endswith("--operation Read --operation Write --operation DescribeConfigs --topic coordinator.lease")
+
+
+def test_directory_has_one_partition_whose_order_decides_and_loses_no_record() -> None:
+    [directory] = directory_layout(Settings(topic_prefix="mine", directory="all-of-us"))
+    assert (directory.name, directory.partitions) == ("all-of-us.directory", 1)
+    assert directory.config == {"cleanup.policy": "compact"}
+
+
+def test_only_a_coordinator_that_may_be_the_founder_has_rights_to_the_directory(tmp_path: Path) -> None:
+    (key := tmp_path / "key").write_text("x" * 32)
+
+    def printed(to_create: bool = False, **fields: Any) -> list[str]:
+        settings = Settings(peers=("b",), peer_key_file=str(key), **fields)
+        return list(commands(Role.COORDINATOR, "User:c", settings, to_create=to_create))
+
+    assert printed(directory="us", slots="none") == printed(slots="all")
+    [added] = set(printed(directory="us")) - set(printed())
+    assert added.endswith("--operation Read --operation Write --operation DescribeConfigs --topic us.directory")
+    [to_create] = set(printed(True, directory="us")) - set(printed(True))
+    assert to_create.endswith("--operation DescribeConfigs --operation Create --topic us.directory")
