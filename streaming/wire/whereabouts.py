@@ -135,8 +135,8 @@ class Whereabouts:
         if not self._in_turn:
             return Next.DONE
         if place is None or by == place.to:  # else another request has stored the next one already
-            following = self._in_turn.index(place.to) + 1 if place is not None else 0
-            place = Place(self._in_turn[following % len(self._in_turn)], 0, self.home)
+            asked = self._in_turn.index(place.to) if place is not None and place.to in self._in_turn else -1
+            place = Place(self._in_turn[(asked + 1) % len(self._in_turn)], 0, self.home)
             self._put(group_id, place)
         return Next.SEND_LATER if place.to == self.home else Next.ASK_NEXT
 

@@ -146,3 +146,9 @@ def test_a_group_may_be_found_at_the_own_coordinator_later(of_three: Whereabouts
     for by in "ABC":
         of_three.note("g", by, NOT_HERE)
     assert (of_three.note("g", "A", OK), of_three.of("g"), of_three.reached()) == (Next.DONE, "A", set())
+
+
+def test_a_redirection_without_a_number_to_a_stranger_breaks_nothing(of_three: Whereabouts) -> None:
+    of_three.note("g", "A", NOT_HERE)
+    assert (of_three.note("g", "B", moved("X", 0)), of_three.of("g", 1)) == (Next.SEND_NOW, "X")
+    assert (of_three.note("g", "X", NOT_HERE), of_three.of("g", 1)) == (Next.ASK_NEXT, "B")
