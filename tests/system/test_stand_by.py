@@ -37,6 +37,15 @@ def test_no_commit_is_lost_and_no_group_rebalances_while_drivers_take_over(tmp_p
     assert outcome.figures["commits acknowledged"] > 0
 
 
+def active_and_standing(run_service: Run, topic_prefix: str) -> tuple[Service, Service]:
+    """Start a driver that holds the lease, and one that stands by."""
+    active = run_service(topic_prefix, stand_by=True)
+    active.await_ready()
+    other = run_service(topic_prefix, stand_by=True)
+    wait_until(lambda: STANDING in other.log, account=lambda: other.log)
+    return active, other
+
+
 def test_health_has_the_role_and_a_stopped_driver_passes_the_lease_on(run_service: Run) -> None:
     ports = free_port(), free_port()
 
@@ -62,10 +71,7 @@ def test_health_has_the_role_and_a_stopped_driver_passes_the_lease_on(run_servic
 
 @pytest.mark.nightly
 def test_driver_that_stands_by_ends_at_once(run_service: Run) -> None:
-    active = run_service("ends", stand_by=True)
-    active.await_ready()
-    other = run_service("ends", stand_by=True)
-    wait_until(lambda: STANDING in other.log, account=lambda: other.log)
+    active, other = active_and_standing(run_service, "ends")
     assert other.stop() == Exit.DONE
     assert active.process.poll() is None
 
@@ -73,10 +79,7 @@ def test_driver_that_stands_by_ends_at_once(run_service: Run) -> None:
 @pytest.mark.nightly
 def test_driver_whose_python_process_alone_is_suspended_writes_nothing_that_counts(run_service: Run) -> None:
     """Java of the former holder runs on without its lease. Its next batch is refused before it has any output."""
-    former = run_service("half", stand_by=True)
-    former.await_ready()
-    other = run_service("half", stand_by=True)
-    wait_until(lambda: STANDING in other.log, account=lambda: other.log)
+    former, other = active_and_standing(run_service, "half")
     settings = former.settings
     with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
         asker = Asker(transport, "g")
