@@ -57,6 +57,8 @@
     ├── BadCertificate      A file contains no certificate or key, or the two do not match
     │ streaming.history.export
     ├── ExportFailed        The files cannot be written
+    │ streaming.kafka.founding
+    ├── FoundedElsewhere    Another coordinator owns the slots that have never moved
     │ streaming.kafka.reader
     ├── TopicUnread         A topic could not be read to its end within the allowed time
     │ streaming.observe.observer
