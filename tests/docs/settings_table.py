@@ -64,7 +64,7 @@ def main() -> int:
     PAGE.write_text(written(text))
     missing = sorted(cells().keys() - {found["name"] for found in ROW.finditer(text)})
     for name in missing:
-        print(f"{PAGE.name} has no row for {name}. Add: | `{name}` | | | what it sets |")
+        print(f"{PAGE.name} has no row for {name}. Add: | `{name}` | ? | ? | what it sets |")
     return 1 if missing else 0
 
 
