@@ -189,6 +189,7 @@ class Live:
             group_id,
             (from_ms, to_ms),
             lambda life: say.timeline(*self._whole(life), from_ms, to_ms, TIMELINE_WEIGHT_MAX),
+            self._cursors,
         )
 
     def why(self, group_id: str, at_ms: int | None = None) -> bytes:
@@ -244,13 +245,24 @@ class Live:
         """Return the cursors of the latest changes here and at the others. No two locks are held at once."""
         return " ".join([self._cursor(), *(peer._cursor() for peer in self.peers.values())])
 
-    def _once(self, what: str, group_id: str, asked: Any, answer: Callable[[Life], Any]) -> bytes:
-        """Return an answer about a group; make it only if anything has changed since it was last made."""
+    def _once(
+        self,
+        what: str,
+        group_id: str,
+        asked: Any,
+        answer: Callable[[Life], Any],
+        cursor_now: Callable[[], str] | None = None,
+    ) -> bytes:
+        """Return an answer about a group; make it only if anything has changed since it was last made.
+
+        Args:
+            cursor_now: Returns the cursor of the latest change on which the answer depends; of one here by default.
+        """
         key = what, group_id, asked
         with self._making:
             with self.lock:
                 cursor, written = self._kept.pop(key, ("", b""))
-            if cursor != (now := self._cursors()):
+            if cursor != (now := (cursor_now or self._cursor)()):
                 cursor, written = now, say.to_json(answer(self._copied(group_id)))
             with self.lock:
                 self._keep(key, cursor, written)

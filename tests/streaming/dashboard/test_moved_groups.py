@@ -61,6 +61,13 @@ def test_a_change_at_the_other_coordinator_is_shown(lives: tuple[Live, Live]) ->
     assert len(moves_in(at_a.timeline("g"))) == len(MOVES) - 1
 
 
+def test_an_answer_about_one_coordinator_is_kept_while_the_other_one_changes(lives: tuple[Live, Live]) -> None:
+    at_a, at_b = lives
+    kept = at_a.detail("g")
+    at_b.note(at_b.views.groups["g"].events[-1])
+    assert at_a.detail("g") is kept
+
+
 @pytest.mark.parametrize("lacks", ["the records", "the group", "the coordinator"])
 def test_a_coordinator_that_cannot_be_asked_is_left_out(lives: tuple[Live, Live], lacks: str) -> None:
     at_a, at_b = lives
