@@ -54,6 +54,11 @@ class PeerAccess(BaseSettings):
             self._peer_key = _key_in(self.peer_key_file)
         return self
 
+    @property
+    def is_founder(self) -> bool:
+        """Whether the coordinator is, or wants to be, the founder in the directory (moving.md 4.4)."""
+        return self.directory is not None and self.slots == "all"
+
     def peering_at(self, prefix: str) -> Peering | None:
         """Return the peering of the coordinator with a prefix; None without peers."""
         if self._peer_key is None or not self.peers:

@@ -25,11 +25,6 @@ class FoundedElsewhere(UserError):
     exit_code = Exit.NEEDS_A_PERSON
 
 
-def is_founder(settings: Settings) -> bool:
-    """Return whether a coordinator is, or wants to be, the founder."""
-    return settings.directory is not None and settings.slots == "all"
-
-
 def ensure(settings: Settings) -> None:
     """Check that this coordinator is the founder, or make it the founder if there is none. The directory must exist.
 

@@ -17,7 +17,6 @@ from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, RightMissing
-from streaming.kafka import founding
 from streaming.kafka.clients import ANSWER_WAIT_S, admin
 
 
@@ -145,7 +144,7 @@ def _on_topics(settings: Settings, role: Role) -> Mapping[str, Operations]:
 def _with_others(settings: Settings) -> dict[str, Operations]:
     """Return the further rights of a coordinator that exchanges groups, by topic."""
     to_peers = {f"{peer}.requests": TO_PEERS for peer in settings.peers}
-    return to_peers | ({settings.directory_topic: IN_DIRECTORY} if founding.is_founder(settings) else {})
+    return to_peers | ({settings.directory_topic: IN_DIRECTORY} if settings.is_founder else {})
 
 
 def _command(principal: str, operations: Operations, resource: list[str], settings: Settings) -> str:

@@ -235,12 +235,12 @@ class Coordinator:
         find_java()
         topics.ensure(settings, self._report)
         self._peer_partitions = peers.check(settings)
-        if founding.is_founder(settings):
+        if settings.is_founder:
             topics.ensure_all(settings, topics.directory_layout(settings), self._report)
         if self.lease is not None:
             topics.ensure_all(settings, topics.lease_layout(settings), self._report)
         acls.see_rights(settings, acls.Role.COORDINATOR)
-        if founding.is_founder(settings):
+        if settings.is_founder:
             founding.ensure(settings)
         if self.lease is not None:
             self.lease.start()
