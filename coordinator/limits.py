@@ -248,8 +248,12 @@ MOVE_INFLATED_BYTES_MAX = 64 * 2**20
 refused, `unsound`."""
 
 SENT_MAX = 256
-"""Names of one shard in transit to another coordinator. Every batch carries their states. Beyond it:
-INVALID_REQUEST."""
+"""Names of one shard that are in transit to another coordinator, or wait for open transactions before. Every batch
+carries their states. Beyond it: INVALID_REQUEST."""
+
+MOVE_DRAIN_MS = 5_000
+"""How long a released name waits for the ends of its open transactions, while its group accepts no further commits
+inside transactions. Kafka Streams ends a transaction 10 s after its begin, so a producer that waits keeps its own."""
 
 GATHERING_MAX = 8
 """Moves to one shard with missing parts. Beyond it the move is refused, `busy`."""

@@ -3,11 +3,25 @@
 from msgspec import Struct, field
 
 from coordinator.group import Parked
-from coordinator.move_requests import Elsewhere
+from coordinator.move_requests import Elsewhere, ReleaseGroup
 from coordinator.slots import Owners
 
 ADOPTED = "adopted"
 """The verdict of a move that was adopted. Every other verdict is the reason of a refusal."""
+
+
+class Draining(Struct, array_like=True, frozen=True):
+    """A name that is released when the open transactions of its group have ended.
+
+    Args:
+        request: The parked request of the operator.
+        offset: Its offset in the shard's log.
+        until_ms: The time at which the request is refused.
+    """
+
+    request: ReleaseGroup
+    offset: int
+    until_ms: int
 
 
 class Sent(Struct, array_like=True, kw_only=True):
@@ -92,11 +106,13 @@ class Moves(Struct, array_like=True):
     arrived: dict[str, Arrived] = field(default_factory=dict)
     gathering: dict[str, Gathering] = field(default_factory=dict)
     looked_ms: int = 0
+    draining: dict[str, Draining] = field(default_factory=dict)
 
     @property
     def is_blank(self) -> bool:
-        """True if nothing has moved."""
-        return not any((self.sent, self.away, self.guests, self.verdicts, self.arrived, self.gathering))
+        """True if nothing has moved, or is about to."""
+        entries = self.sent, self.away, self.guests, self.verdicts, self.arrived, self.gathering, self.draining
+        return not any(entries)
 
 
 class SentSlots(Struct, array_like=True, kw_only=True):

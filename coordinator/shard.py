@@ -33,11 +33,12 @@ from coordinator.kind import Kind, Subject
 from coordinator.kinds import KINDS
 from coordinator.limits import HEARTBEAT_BYTES
 from coordinator.move_requests import PEER_RECORDS
+from coordinator.moving import draining
 from coordinator.moving.kept_moves import KeptMoves
 from coordinator.moving.peers import received_from_peer
 from coordinator.outputs import Output, Reply
 from coordinator.refusals import reject
-from coordinator.requests import JoinGroup, Received, Unreadable, Wake
+from coordinator.requests import JoinGroup, Received, TxnOffsetCommit, Unreadable, Wake
 from coordinator.shard_bounds import ShardBounds, group_of
 from coordinator.transactions import Settling
 from coordinator.vitals_codec import decode_now_ms
@@ -138,8 +139,7 @@ class Shard(ShardBounds):
         """Handle a request to one group, after the group's deadlines up to the time of the request."""
         request: Any = received.request
         group_id = request.group_id
-        if self._moves is not None and (redirected := self._moves.refuse(kind, request)) is not None:
-            yield redirected
+        if self._moves is not None and (yield from self._refused_for_moves(self._moves, kind, received)):
             return
         if group_id in self._groups.stored:
             yield from self._advance(group_id, received.at_ms, self._times.now_ms)
@@ -249,6 +249,7 @@ class Shard(ShardBounds):
         settling = Settling(self._transactions_topic_id, self._settled_before)
         before = PLACE_END if settling.is_of_earlier_topic(request) else request.settled_before
         for group_id in self._groups.with_pending(before):
+            yield from self._end_drain(group_id, received.at_ms)
             yield from self._advance(group_id, received.at_ms, self._times.now_ms)
             if (group := self._groups.open(group_id)) is not None:
                 group.vitals.now_ms = max(received.at_ms, group.vitals.now_ms)
@@ -258,6 +259,7 @@ class Shard(ShardBounds):
         for settled in settling.groups:
             at_ms = settled.vitals.now_ms
             yield from self._advance(settled.group_id, at_ms, noticed_ms=at_ms)
+            yield from self._end_drain(settled.group_id, at_ms)
 
     def _take_for_rules(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a request to the access rules."""
@@ -283,6 +285,17 @@ class Shard(ShardBounds):
     def _lacks_addresses(self, group_id: str) -> bool:
         """Return whether a group has come here and the mailbox of some member is not known yet."""
         return self._moves is not None and self._moves.lacks_addresses(group_id)
+
+    def _refused_for_moves(self, moves: KeptMoves, kind: Kind, received: Received) -> Generator[Output, None, bool]:
+        """Refuse a request whose name is elsewhere, or a commit of a drained name. Return whether it is refused."""
+        request: Any = received.request
+        refused = moves.refuse(kind, request)
+        if refused is None and type(request) is TxnOffsetCommit:
+            yield from self._end_drain(request.group_id, received.at_ms)
+            refused = draining.refuse_commit(moves, kind, request)
+        if refused is not None:
+            yield refused
+        return refused is not None
 
     def _take_for_moves(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a request to move a name, after the deadlines of its group up to the time of the request."""

@@ -12,6 +12,7 @@ from coordinator.group_store import GroupStore
 from coordinator.guard import KeptRules
 from coordinator.kept_policies import KeptPolicies
 from coordinator.move_parts import Moves, SlotMoves
+from coordinator.moving import draining
 from coordinator.moving.kept_moves import KeptMoves
 from coordinator.requests import Received
 from coordinator.rosters import Rosters
@@ -75,7 +76,7 @@ class ShardState:
     @property
     def next_deadline_ms(self) -> int | None:
         """The next time at which time alone may change a group: never later than the change, sometimes earlier."""
-        deadline_ms = self._groups.next_deadline_ms
+        deadline_ms = min(self._groups.next_deadline_ms, draining.next_deadline_ms(self._moves))
         return deadline_ms if deadline_ms < NEVER_MS else None
 
     @property

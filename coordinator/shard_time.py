@@ -7,6 +7,7 @@ from coordinator.consumer_group import ConsumerGroup
 from coordinator.converting import downgrade
 from coordinator.group import Group
 from coordinator.group_types import timers_of
+from coordinator.moving import draining, source
 from coordinator.outputs import Output
 from coordinator.phases import Phase
 from coordinator.requests import Received
@@ -33,6 +34,18 @@ class ShardTime(ShardState):
                 brought = list(self._advance(group_id, horizon_ms, self._times.now_ms))
                 self._budget.spend(group_id, brought, 0)
                 yield from brought
+        yield from self._end_drains(horizon_ms)
+
+    def _end_drains(self, horizon_ms: int) -> Iterator[Output]:
+        """Refuse the releases of names that have waited for too long."""
+        for group_id in draining.due_by(self._moves, horizon_ms) if self._moves is not None else ():
+            if group_id not in self._waiting:
+                yield from self._end_drain(group_id, horizon_ms)
+
+    def _end_drain(self, group_id: str, at_ms: int) -> Iterator[Output]:
+        """Release a name whose open transactions have ended, or refuse its release after too long a wait."""
+        if self._moves is not None:
+            yield from source.end_drain(self._moves, group_id, at_ms)
 
     def _advance(self, group_id: str, until_ms: int, noticed_ms: int) -> Iterator[Output]:
         vitals = self._groups.vitals_of(group_id)

@@ -13,7 +13,7 @@ from coordinator.group import Group, Parked
 from coordinator.limits import MOVE_PART_BYTES, MOVE_PARTS_MAX, SENT_MAX
 from coordinator.move_parts import Arrived, Away, Sent
 from coordinator.move_requests import AdoptionRefused, GroupAdopted, ReleaseGroup, TakeBack
-from coordinator.moving import carrying
+from coordinator.moving import carrying, draining
 from coordinator.moving.kept_moves import FOREIGN, Custody, KeptMoves
 from coordinator.moving.resuming import lacks_addresses, remove_addresses, resume
 from coordinator.outputs import (
@@ -32,19 +32,20 @@ from coordinator.rebalance import refuse_join, refuse_sync
 from coordinator.refusals import refusal
 
 AnyGroup = Group | ConsumerGroup
-SUPERSEDED = "a later request releases the group to the same coordinator"
 
 
 def release(kept: KeptMoves, request: ReleaseGroup, context: Context) -> Iterator[Output]:
     """Release a name to another coordinator. The reply comes with its answer.
 
-    A name that is in transit to the same coordinator is sent again.
+    A name that is in transit to the same coordinator is sent again. A group with open transactions is drained first.
 
     Replies with:
         NOT_COORDINATOR: another coordinator has the name.
         INVALID_REQUEST: the name cannot be released now; later: the move was refused, or superseded.
     """
-    custody, group_id = kept.custody_of(request.group_id), request.group_id
+    group_id = request.group_id
+    yield from end_drain(kept, group_id, context.now_ms)
+    custody = kept.custody_of(group_id)
     if custody in (Custody.AWAY, Custody.FOREIGN):
         refused = refusal(ReleaseGroupAnswer, request, ErrorCode.NOT_COORDINATOR, FOREIGN)
         yield kept.redirected(refused, group_id)
@@ -53,8 +54,26 @@ def release(kept: KeptMoves, request: ReleaseGroup, context: Context) -> Iterato
         yield refusal(ReleaseGroupAnswer, request, ErrorCode.INVALID_REQUEST, why)
     elif custody is Custody.IN_TRANSIT:
         yield from _send_again(kept, request)
+    elif draining.has_open_transactions(kept, group_id):
+        yield from draining.begin(kept, request, context)
     else:
-        yield from _release(kept, request, context)
+        yield from _release(kept, request, context.offset, context.now_ms)
+
+
+def end_drain(kept: KeptMoves, group_id: str, at_ms: int) -> Iterator[Output]:
+    """Release a name whose open transactions have ended, or refuse its release if it has waited for too long."""
+    drain = kept.moves.draining.get(group_id)
+    if drain is None:
+        return
+    is_open = draining.has_open_transactions(kept, group_id)
+    if is_open and at_ms < drain.until_ms:
+        return
+    del kept.moves.draining[group_id]
+    why = draining.TOO_LONG if is_open else _why_not(kept, drain.request)
+    if why is None:
+        yield from _release(kept, drain.request, drain.offset, at_ms)
+    else:
+        yield refusal(ReleaseGroupAnswer, drain.request, ErrorCode.INVALID_REQUEST, why)
 
 
 def _why_not(kept: KeptMoves, request: ReleaseGroup) -> str | None:
@@ -70,11 +89,11 @@ def _why_not(kept: KeptMoves, request: ReleaseGroup) -> str | None:
         number = before.number
     else:
         number = kept.number_of(request.group_id)
-        if len(sent) >= SENT_MAX:
+        drain = kept.moves.draining.get(request.group_id)
+        if drain is not None and drain.request.to != request.to:
+            return f"the group moves to {drain.request.to} when its open transactions have ended"
+        if drain is None and len(sent) + len(kept.moves.draining) >= SENT_MAX:
             return f"{SENT_MAX} groups of this shard are in transit already"
-        group = kept.groups.open(request.group_id)
-        if group is not None and group.pending_commits:
-            return "the group has open transactions; release it again when they have ended"
     if request.last_move is not None and request.last_move != number:
         return f"the number of the group is {number}, not {request.last_move}"
     return None
@@ -84,20 +103,20 @@ def _send_again(kept: KeptMoves, request: ReleaseGroup) -> Iterator[Output]:
     sent = kept.moves.sent[request.group_id]
     again = Parked(request.request_id, request.reply_to)
     if sent.operator != again:
-        yield _answer(sent, ErrorCode.INVALID_REQUEST, SUPERSEDED)
+        yield _answer(sent, ErrorCode.INVALID_REQUEST, draining.SUPERSEDED)
     sent.operator, sent.unwritten = again, 1
 
 
-def _release(kept: KeptMoves, request: ReleaseGroup, context: Context) -> Iterator[Output]:
+def _release(kept: KeptMoves, request: ReleaseGroup, offset: int, at_ms: int) -> Iterator[Output]:
     group_id, groups = request.group_id, kept.groups
     group, removed = groups.open(group_id), groups.removed_groups.get(group_id)
-    now_ms = context.now_ms if group is None else max(context.now_ms, group.vitals.now_ms)
+    now_ms = at_ms if group is None else max(at_ms, group.vitals.now_ms)
     number = max(kept.number_of(group_id) + 1, kept.config.fencing_token_floor, now_ms * 1_000)
     sent = Sent(
         to=request.to,
-        move_id=f"{kept.config.prefix}/{kept.place.partition}/{context.offset}",
+        move_id=f"{kept.config.prefix}/{kept.place.partition}/{offset}",
         number=number,
-        released_ms=context.now_ms,
+        released_ms=at_ms,
         state=b"",
         operator=Parked(request.request_id, request.reply_to),
     )

@@ -125,6 +125,7 @@ MAY_FORMAT = {
     "consumer_protocol.Reader.int32s",   # a number
     "guard.set_access",                    # numbers
     "converting._read",                    # text
+    "draining",                            # a number
     "hashing",                             # numbers
     "kept_policies._why_not",              # numbers
     "peers._about_slots",                  # text

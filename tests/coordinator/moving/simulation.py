@@ -1,9 +1,10 @@
 """Two real shards that exchange names and slots at random, while clients commit growing offsets and members heartbeats.
 
 One name has a group with members from the beginning. A client of each other name creates its group by a commit, and
-sometimes deletes it. Every record between the coordinators is written at least once, in any order, and perhaps again
-much later. Each coordinator reads its log in order, and may be far behind. B's clock differs. Operators release names
-and slots at either side, and cancel moves. The promises of moving.md 6 are checked after every record.
+sometimes deletes it. A producer commits inside transactions. Every record between the coordinators is written at least
+once, in any order, and perhaps again much later. Each coordinator reads its log in order, and may be far behind. B's
+clock differs. Operators release names and slots at either side, and cancel moves. The promises of moving.md 6 are
+checked after every record.
 """
 
 from collections import deque
@@ -11,8 +12,15 @@ from itertools import count, islice
 from random import Random
 from typing import Any
 
-from coordinator.errors import ErrorCode
-from coordinator.move_requests import AdoptGroup, AdoptSlots, CancelMove, PeerRecord, ReleaseGroup, ReleaseSlots
+from coordinator.move_requests import (
+    AdoptGroup,
+    AdoptionRefused,
+    AdoptSlots,
+    CancelMove,
+    PeerRecord,
+    ReleaseGroup,
+    ReleaseSlots,
+)
 from coordinator.moving.kept_moves import Custody
 from coordinator.outputs import (
     Event,
@@ -24,9 +32,19 @@ from coordinator.outputs import (
     Reply,
     SlotsAdopted,
 )
-from coordinator.requests import DeleteGroup, Heartbeat, OffsetCommit, OffsetToCommit, Received
+from coordinator.requests import (
+    DeleteGroup,
+    Heartbeat,
+    OffsetCommit,
+    OffsetToCommit,
+    Received,
+    SettleTransactions,
+    TxnOffsetCommit,
+)
 from coordinator.slots import bitmap_of, slot_of
+from tests.coordinator.moving.client import Client
 from tests.coordinator.moving.pair import Coordinator, Pair
+from tests.coordinator.moving.producing import Producer
 
 CLOCKS_DIFFER_MS = 2_000
 TICK_MS = 6_000
@@ -37,46 +55,12 @@ class Broken(AssertionError):
     """A promise does not hold."""
 
 
-class Client:
-    """A client of one name, with at most one request at a time.
-
-    Args:
-        where: The coordinator to which it sends its next request.
-        best: The highest number of the name that a redirection has named.
-        acked: The highest offset that was acknowledged, and not deleted.
-        deleted: The highest offset that was deleted with the group; it must not come back.
-        asked: The ids of its request, which it may have sent to both coordinators.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name, self.where = name, "A"
-        self.best = self.acked = self.offset = self.deleted = 0
-        self.deletes = False
-        self.asked: set[str] = set()
-
-    def note(self, by: str, answer: Any) -> None:
-        """Store what an answer says."""
-        if answer.request_id not in self.asked:
-            return
-        if answer.code in (ErrorCode.NONE.number, ErrorCode.GROUP_ID_NOT_FOUND.number):
-            self.asked = set()
-            self.deleted = self.offset if self.deletes else self.deleted
-            self.acked = 0 if self.deletes else max(self.acked, self.offset)
-            return
-        self.asked.discard(answer.request_id)
-        if self.asked:
-            return
-        self.offset -= not self.deletes  # the offset is committed again, where the redirection leads
-        moved = answer.moved if answer.moved else None
-        if moved is not None and moved.number > self.best and moved.of == "name":
-            self.where, self.best = moved.to, moved.number
-        else:
-            self.where = "B" if by == "A" else "A"
-
-
 OF_ITS_SLOT = islice((name for name in map(str, count()) if slot_of(name) == slot_of("g")), 2)
 NAMES = ("g", *OF_ITS_SLOT, next(name for name in map(str, count()) if slot_of(name) != slot_of("g")))
 """The group with members, two names of its slot, and one of another slot."""
+
+PRODUCED = "p"
+"""The group with commits inside transactions."""
 
 
 class Simulation:
@@ -96,13 +80,14 @@ class Simulation:
         self.logs: dict[str, deque[tuple[int, Any]]] = {"A": deque(), "B": deque()}
         self.unwritten: list[PeerRecord] = []
         self.written: list[PeerRecord] = []
-        self.clients = {name: Client(name) for name in NAMES}
+        self.producer = Producer(PRODUCED, self.chance)
+        self.clients = {name: Client(name) for name in NAMES} | {PRODUCED: self.producer}
         self.late: list[tuple[str, Any]] = []
         self.numbers: list[int] = []
         self.slots: list[tuple[str, bytes, int]] = []
         self.answers: dict[str, PeerRecord] = {}
         self.versions = {"A": self._last_version(pair.a), "B": 0}
-        self.requests = self.adopted_slots = 0
+        self.requests = self.adopted_slots = self.drained = 0
 
     @staticmethod
     def _last_version(side: Coordinator) -> int:
@@ -115,17 +100,26 @@ class Simulation:
         for _ in range(events):
             self.chance.choices(
                 (self.read, self.write, self.repeat, self.commit, self.release, self.release_slots, self.cancel,
-                 self.delete, self.tick),
-                (9, 5, 1, 3, 1.3, 0.5, 0.5, 0.5, 1.3),
+                 self.delete, self.tick, self.produce, self.settle),
+                (11, 5, 1, 3, 1.6, 0.5, 0.5, 0.5, 1.6, 2, 1),
             )[0]()  # fmt: skip
-        while self.unwritten or any(self.logs.values()):
-            self.write()
-            self.read()
-        for name in NAMES:
+        self.read_all()
+        if self.producer.accepted is not None:
+            self.producer.end()
+        for name in self.sides:
+            self.settle(name)
+        self.read_all()
+        for name in self.clients:
             if len(serving := self.serving(name)) != 1:
                 raise Broken(f"NeverNowhere: {serving} serve {name} when everything is read")
         if any(side.shard.moves.sent or side.shard.slots.gathering for side in self.sides.values()):
             raise Broken("NeverNowhere: something is in transit when everything is read")
+
+    def read_all(self) -> None:
+        """Write and read everything that is left."""
+        while self.unwritten or any(self.logs.values()):
+            self.write()
+            self.read()
 
     def append(self, name: str, record: Any) -> None:
         """Append a record to the log of a coordinator, by its clock."""
@@ -151,7 +145,8 @@ class Simulation:
 
     def release(self) -> None:
         name = self.chance.choice("AB")
-        self.request(name, ReleaseGroup, self._any_name(), to="B" if name == "A" else "A")
+        group_id = PRODUCED if self.chance.random() < 0.2 else self._any_name()
+        self.request(name, ReleaseGroup, group_id, to="B" if name == "A" else "A")
 
     def _any_name(self) -> str:
         """Return one of the names, mostly the group with members."""
@@ -200,6 +195,26 @@ class Simulation:
             client.deletes = True
             client.asked = {self.request(client.where, DeleteGroup, client.name)}
 
+    def produce(self) -> None:
+        """Commit an offset inside a transaction, or end the transaction whose commit was accepted."""
+        producer = self.producer
+        if producer.accepted is not None:
+            producer.end()
+        elif not producer.asked and producer.ended is None:
+            producer.begin()
+            offsets, ids = (OffsetToCommit("t", 0, producer.offset),), {"producer_id": 1, "producer_epoch": 0}
+            place = producer.write()
+            producer.asked = {
+                self.request(producer.where, TxnOffsetCommit, PRODUCED, place=place, offsets=offsets, **ids)
+            }
+
+    def settle(self, name: str | None = None) -> None:
+        """Report to a coordinator how transactions have ended."""
+        name = self.chance.choice("AB") if name is None else name
+        _, settled = self.sides[name].shard.settled
+        report = self.producer.topics[name].report(settled)
+        self.request(name, SettleTransactions, "", topic_id=f"topic of {name}", **report)
+
     def write(self) -> None:
         """Write one of the records that have to be written; or a commit that was sent because of a silence."""
         if self.late and self.chance.random() < 0.1:
@@ -238,6 +253,8 @@ class Simulation:
                 raise Broken(f"MovesAreQuiet: {output}")
             elif isinstance(output, SlotsAdopted):
                 self.adopted_slots += 1
+            elif isinstance(output, GroupReleased) and type(record) is SettleTransactions:
+                self.drained += 1
             elif isinstance(output, Event | Published) and output.version is not None and output.group_id == "g":
                 self._note_version(name, output)
         for client in self.clients.values():
@@ -246,6 +263,8 @@ class Simulation:
     def _note_answer(self, record: PeerRecord) -> None:
         if isinstance(record, AdoptGroup | AdoptSlots):
             return
+        if isinstance(record, AdoptionRefused) and record.reason == "unsound":
+            raise Broken(f"TransactionsStay: {record.why}")
         if self.answers.setdefault(record.move_id, record) != record:
             raise Broken(f"VerdictsAreFinal: {record} after {self.answers[record.move_id]}")
 
@@ -277,6 +296,8 @@ class Simulation:
             offset = stored.offset if stored else 0
             if offset < client.acked:
                 raise Broken(f"MovedCommitsAreKept: {side} has {stored}, and {client.acked} was acknowledged")
+            if client is self.producer and offset not in self.producer.visible:
+                raise Broken(f"TransactionsStay: {side} has {stored} of a transaction that is not committed")
             if 0 < offset <= client.deleted:
                 raise Broken(f"OneFounds: {side} has {stored} of a group {name} that was deleted")
             if name == "g":

@@ -1,5 +1,5 @@
 """Every kind of group moves as it is: members of the consumer protocol, holds, quarantines, classic members in a mixed
-group; a group with open transactions stays (moving.md 2.4, 2.5).
+group (moving.md 2.4, 2.5).
 """
 
 from typing import Any
@@ -11,8 +11,7 @@ from coordinator.group_parts import NEVER_MS
 from coordinator.move_requests import PeerRecord, ReleaseGroup
 from coordinator.outputs import Event, GroupArrived, GroupReleased, GroupTakenBack, Output, Reply, ToPeer
 from coordinator.policies import Freeze, Quarantine, Settle, Succession
-from coordinator.requests import OffsetToCommit as ToCommit
-from coordinator.requests import Received, TxnOffsetCommit
+from coordinator.requests import Received
 from tests.coordinator.consumer.conversation import START_MS, Conversation
 from tests.coordinator.moving.pair import Pair
 
@@ -179,16 +178,6 @@ def test_a_freeze_ends_at_its_time():
     b.at(9_000)
     pair.carry()
     assert b.group.seats.frozen_until_ms == 500_000
-
-
-def test_a_group_with_open_transactions_is_not_released():
-    """moving.md 0, decision 18."""
-    pair = Pair.stable("c1")
-    offsets = (ToCommit("t", 0, 5),)
-    pair.a.ask("p", TxnOffsetCommit, place=3, producer_id=1, producer_epoch=0, offsets=offsets, member_id="")
-    pair.a.hears(ErrorCode.NONE).release().hears(ErrorCode.INVALID_REQUEST)
-    assert "open transactions" in pair.a.said.error_message
-    pair.a.is_("Stable")
 
 
 @pytest.mark.parametrize("released_in", ["Stable", "PreparingRebalance", "CompletingRebalance"])

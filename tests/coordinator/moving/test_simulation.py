@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from coordinator.move_requests import AdoptSlots, Elsewhere
-from coordinator.moving import slot_source, slot_target, source, target
+from coordinator.moving import draining, slot_source, slot_target, source, target
 from coordinator.moving.kept_moves import KeptMoves
 from coordinator.outputs import Output
 from coordinator.slots import slots_in
 from tests.coordinator.moving.simulation import Broken, Simulation
 from tests.tiers import sampled
 
-EVENTS = 250
+EVENTS = 300
 RUNS = 25
 
 
@@ -37,6 +37,8 @@ def test_groups_move_in_these_runs():
     assert sum(len(run.numbers) for run in moves) > 20
     assert sum(run.clients["g"].acked for run in moves) > 25
     assert sum(run.adopted_slots for run in moves) > 8
+    assert sum(run.producer.acked for run in moves) > 10
+    assert sum(run.drained for run in moves) > 3
     assert sum(client.deleted > 0 for run in moves for client in run.clients.values()) > 5
 
 
@@ -114,6 +116,12 @@ def groups_are_created_in_foreign_slots() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def groups_go_with_open_transactions() -> Iterator[None]:
+    with patch.object(draining, "has_open_transactions", lambda *_: False):
+        yield
+
+
 @pytest.mark.parametrize(
     ("bug", "promises"),
     [
@@ -128,6 +136,7 @@ def groups_are_created_in_foreign_slots() -> Iterator[None]:
         ),
         (late_slots_count, {"OneServes"}),
         (groups_are_created_in_foreign_slots, {"OneServes", "OneFounds"}),
+        (groups_go_with_open_transactions, {"TransactionsStay"}),
     ],
 )
 def test_a_seeded_bug_is_found(bug: Callable, promises: set[str]):
