@@ -313,11 +313,17 @@ def _is_written_again(latest: GroupRecord | None, read: Record) -> bool:
 
 
 def _judge_generation(place: ReadPosition, read: Record, latest: GroupRecord | None) -> Iterator[Wrong]:
-    """Judge a generation, or the group epoch. A commit to a group of the consumer protocol has the member's epoch."""
+    """Judge a generation, or the group epoch.
+
+    A commit to a group of the consumer protocol has the member's epoch. A commit inside a transaction has the
+    generation in which it was accepted, and is published when the transaction ends, which may be later.
+    """
     generation_id = getattr(read, "generation_id", None)
     if generation_id is None or generation_id < 0:
         return  # a tombstone, or a commit from outside the group
-    if isinstance(read, OffsetRecord) and (latest is None or is_of_consumers(latest)):
+    if isinstance(read, OffsetRecord) and (
+        latest is None or is_of_consumers(latest) or generation_id < place.generation_id
+    ):
         return
     if _is_converted(read, latest):
         place.generation_id = generation_id  # an Empty group counts anew in its other protocol

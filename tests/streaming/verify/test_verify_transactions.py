@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.guard import COORDINATOR
+from coordinator.outputs import JoinGroupAnswer, OffsetRecord, Published, Reply
 from coordinator.requests import (
     DeleteGroup,
     OffsetCommit,
@@ -29,9 +30,9 @@ class Transacting(WrittenTopics):
         super().__post_init__()
         self.settled_before = 0
 
-    def commit(self, place: int, offset: int, partition: int = 0) -> None:
+    def commit(self, place: int, offset: int, partition: int = 0, **fields: Any) -> None:
         told = (OffsetToCommit("t", partition, offset),)
-        self.ask(TxnOffsetCommit, "a", place=place, producer_id=7, producer_epoch=0, offsets=told)
+        self.ask(TxnOffsetCommit, "a", place=place, producer_id=7, producer_epoch=0, offsets=told, **fields)
 
     def commit_outside(self, offset: int, partition: int = 0) -> None:
         self.ask(OffsetCommit, "a", offsets=(OffsetToCommit("t", partition, offset),))
@@ -126,6 +127,25 @@ def test_a_commit_outside_replaces_a_transaction_that_is_committed_later() -> No
     world.settle(8, 3)
     world.passes()
     assert judge(world) == []
+
+
+def test_a_transaction_may_end_after_a_rebalance() -> None:
+    """Its offsets have the generation in which they were committed."""
+    world = Transacting(["a"])
+    world.join("a")
+    (ana,) = (output.answer.member_id for output in world.batch() if is_a_join(output))
+    world.commit(3, 10, generation_id=1, member_id=ana)
+    world.join("a")
+    world.join("a", ana)
+    assert {output.answer.generation_id for output in world.batch() if is_a_join(output)} == {2}
+    world.settle(8, 3)
+    published = [output.record for output in world.batch() if isinstance(output, Published)]
+    assert [record.generation_id for record in published if isinstance(record, OffsetRecord)] == [1]
+    assert judge(world) == []
+
+
+def is_a_join(output: Any) -> bool:
+    return isinstance(output, Reply) and isinstance(output.answer, JoinGroupAnswer)
 
 
 def test_an_offset_that_another_commit_has_too_is_not_taken_for_the_aborted_one() -> None:
