@@ -59,8 +59,9 @@ class ClientTransactions:
             return Written(INVALID_GROUP)
         if refusal := await self._refusal(message, until_s):
             return refusal
+        has_moved = self._shared.asking.has_moved(message.group_id)
         written = await self._shared.transactions.write(
-            _transaction(message), self._home(message), message.group_id, until_s
+            _transaction(message), self._home(message), message.group_id, until_s, has_moved=has_moved
         )
         return GONE if self._has_left() else written
 

@@ -163,6 +163,7 @@ class FakeAsking:
         self._told: dict[str, Callable[[AnyAnswer, int], object]] = {}
         self.unanswered = Unanswered()
         self._numbers = count(1)
+        self.moved: set[str] = set()
         self.ticks: list[tuple[float, Callable[[], None]]] = []
         self.now_ms = 0
         fields = {"reply_to": "inbox-gathered"}
@@ -202,6 +203,9 @@ class FakeAsking:
 
     def home_of(self, group_id: str) -> Home:
         return Home("A", shard_of(group_id, self.shards))
+
+    def has_moved(self, group_id: str) -> bool:
+        return group_id in self.moved
 
     @property
     def homes(self) -> list[Home]:
@@ -283,8 +287,10 @@ class FakeTransactions:
         self.until_s = until_s
         return self.written
 
-    async def write(self, transaction: Transaction, home: Home, group_id: str, until_s: float) -> Written:
-        self.calls.append((f"write {group_id}", transaction, home.shard))
+    async def write(
+        self, transaction: Transaction, home: Home, group_id: str, until_s: float, *, has_moved: bool
+    ) -> Written:
+        self.calls.append((f"join and write {group_id}" if has_moved else f"write {group_id}", transaction, home.shard))
         self.until_s = until_s
         self.while_writing()
         return self.written

@@ -104,6 +104,16 @@ def test_a_commit_is_written_before_the_coordinator_is_asked():
     run(scenario)
 
 
+def test_the_partition_of_a_group_that_has_moved_joins_again_before_a_commit():
+    async def scenario(bench: ServingBench) -> None:
+        bench.asking.moved.add("g")
+        bench.ask(commit())
+        await turn()
+        assert bench.shared.transactions.calls[0][0] == "join and write g"
+
+    run(scenario)
+
+
 def test_a_commit_whose_client_has_left_is_not_sent():
     """The client may have ended the transaction by another gateway: the record may belong to the next one."""
 
@@ -124,8 +134,8 @@ def test_a_commit_whose_client_closes_a_real_connection_is_not_sent():
         shared.transactions.written = Written(0, 41)
         write = shared.transactions.write
 
-        async def slowly(*arguments: Any) -> Written:
-            written: Written = await write(*arguments)
+        async def slowly(*arguments: Any, **options: Any) -> Written:
+            written: Written = await write(*arguments, **options)
             await is_written.wait()
             return written
 
@@ -299,22 +309,27 @@ class StoringWriter:
         pass
 
 
+@pytest.mark.parametrize("to", ["B", "coordinator"])
 @pytest.mark.parametrize("refuses", [False, True])
 def test_the_record_of_a_group_that_has_moved_is_in_the_topic_of_its_coordinator(
-    monkeypatch: pytest.MonkeyPatch, refuses: bool
+    monkeypatch: pytest.MonkeyPatch, refuses: bool, to: str
 ):
-    """Its partition is not in the transaction if the group has moved since the transaction began."""
+    """Its partition is not in the transaction if the group has moved since the transaction began.
+
+    The coordinator of the gateway itself may get the group back: then the client has added the partition of the other
+    one, and the brokers would refuse the record (INVALID_TXN_STATE), which ends a producer for good.
+    """
     requests: list[tuple[str, str, int]] = []
     monkeypatch.setattr(writing, "TransactionWriter", lambda _, topic: StoringWriter(topic, requests, refuses))
 
     async def main() -> None:
         transactions = Transactions(Settings())
         assert await transactions.write(OF_THE_CLIENT, HOME, "g", float("inf")) == Written(0, 41, HOME.prefix)
-        moved = await transactions.write(OF_THE_CLIENT, Home("B", 3), "g", float("inf"))
-        assert moved == (Written(InvalidTxnStateError.errno) if refuses else Written(0, 41, "B"))
+        moved = await transactions.write(OF_THE_CLIENT, Home(to, 3), "g", float("inf"), has_moved=True)
+        assert moved == (Written(InvalidTxnStateError.errno) if refuses else Written(0, 41, to))
 
     asyncio.run(main())
-    there = [("B.transactions", "join", 3), ("B.transactions", "write", 3)]
+    there = [(f"{to}.transactions", "join", 3), (f"{to}.transactions", "write", 3)]
     assert requests == [("coordinator.transactions", "write", 0), *(there[:1] if refuses else there)]
 
 
