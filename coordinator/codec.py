@@ -13,7 +13,8 @@
                               id of the transactions topic,
                               policies: [when they were made, [entries]], deflated,
                               moves of groups between coordinators: `move_parts.Moves`,
-                              slots that have moved between coordinators: `move_parts.SlotMoves`]
+                              slots that have moved between coordinators: `move_parts.SlotMoves`,
+                              {group id: a release that waits for open transactions: `move_parts.Draining`}]
 
 Vitals and rest are byte strings inside the state, so a group without changes is copied and never decoded. The rest is
 deflated, because subscriptions, client ids and hosts repeat from member to member. Every batch carries all bytes of a
@@ -46,7 +47,7 @@ from coordinator.consumer_vitals import ConsumerVitals
 from coordinator.encoding import ENCODER, decode, inflate
 from coordinator.errors import CorruptState
 from coordinator.group import Group, Vitals
-from coordinator.move_parts import Moves, SlotMoves
+from coordinator.move_parts import Draining, Moves, SlotMoves
 from coordinator.policies import Policies
 from coordinator.rosters import Rosters, roster_of
 from coordinator.seat_parts import Seats
@@ -92,8 +93,8 @@ class Kept(Struct, array_like=True, frozen=True):
 
     It has the groups, the removed groups (the oldest first), the access rules, the clock, the allowance for listings,
     the place before which all transactions have ended, the groups with pending commits, each with the lowest place, the
-    id of the topic that the places belong to, the policies, the moves, and the moves of slots; None if nothing has
-    moved.
+    id of the topic that the places belong to, the policies, the moves, the moves of slots, and the names that are
+    drained before they move; None if nothing has moved.
     """
 
     groups: dict[str, Stored] = {}
@@ -107,6 +108,7 @@ class Kept(Struct, array_like=True, frozen=True):
     policies: bytes = b""
     moves: Moves | None = None
     slots: SlotMoves | None = None
+    draining: dict[str, Draining] | None = None
 
 
 class _Typed(Struct, array_like=True):
@@ -133,15 +135,12 @@ _policies_decoder = msgspec.msgpack.Decoder(Policies)
 
 def encode_shard(kept: Kept) -> bytes:
     """Encode the whole state of a shard."""
-    *values, policies, moves, slots = msgspec.structs.astuple(kept)
-    version = VERSION_WITHOUT_MOVES if moves is None and slots is None else VERSION
-    if slots is not None:
-        values += [policies, moves, slots]
-    elif moves is not None:
-        values += [policies, moves]
-    elif policies:
-        values += [policies]
-    body = ENCODER.encode(values)
+    *values, policies, moves, slots, draining = msgspec.structs.astuple(kept)
+    optional = [policies, moves, slots, draining]
+    while optional and not optional[-1]:
+        optional.pop()
+    version = VERSION_WITHOUT_MOVES if len(optional) < 2 else VERSION
+    body = ENCODER.encode(values + optional)
     return b"%c%b%b" % (version, _checksum(version, body), body)
 
 

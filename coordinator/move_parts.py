@@ -106,13 +106,11 @@ class Moves(Struct, array_like=True):
     arrived: dict[str, Arrived] = field(default_factory=dict)
     gathering: dict[str, Gathering] = field(default_factory=dict)
     looked_ms: int = 0
-    draining: dict[str, Draining] = field(default_factory=dict)
 
     @property
     def is_blank(self) -> bool:
-        """True if nothing has moved, or is about to."""
-        entries = self.sent, self.away, self.guests, self.verdicts, self.arrived, self.gathering, self.draining
-        return not any(entries)
+        """True if nothing has moved."""
+        return not any((self.sent, self.away, self.guests, self.verdicts, self.arrived, self.gathering))
 
 
 class SentSlots(Struct, array_like=True, kw_only=True):

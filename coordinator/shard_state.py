@@ -11,8 +11,8 @@ from coordinator.group_parts import NEVER_MS
 from coordinator.group_store import GroupStore
 from coordinator.guard import KeptRules
 from coordinator.kept_policies import KeptPolicies
-from coordinator.move_parts import Moves, SlotMoves
-from coordinator.moving import draining
+from coordinator.move_parts import Draining, Moves, SlotMoves
+from coordinator.moving.draining import next_deadline_ms
 from coordinator.moving.kept_moves import KeptMoves
 from coordinator.requests import Received
 from coordinator.rosters import Rosters
@@ -48,8 +48,8 @@ class ShardState:
         self._groups = GroupStore(kept.groups, kept.removed_groups, kept.pending, rosters)
         self._settled_before, self._transactions_topic_id = kept.settled_before, kept.transactions_topic_id
         self._rules, self._policies = KeptRules(config, kept.access), KeptPolicies(config, kept.policies)
-        has_moves = config.peers or kept.moves is not None or kept.slots is not None
-        self._moves = self._kept_moves(kept.moves, kept.slots) if has_moves else None
+        has_moves = config.peers or kept.moves is not None or kept.slots is not None or kept.draining
+        self._moves = self._kept_moves(kept.moves, kept.slots, kept.draining) if has_moves else None
         self._clock, self._allowance = kept.clock, kept.allowance
         self.deferred: list[Received] = []
         """The requests that the latest step has deferred. The log of the next step must begin with them."""
@@ -58,9 +58,14 @@ class ShardState:
         self._budget = Budget()
         self._waiting = set[str]()  # groups with requests that this step has deferred
 
-    def _kept_moves(self, moves: Moves | None = None, slots: SlotMoves | None = None) -> KeptMoves:
+    def _kept_moves(
+        self,
+        moves: Moves | None = None,
+        slots: SlotMoves | None = None,
+        draining: dict[str, Draining] | None = None,
+    ) -> KeptMoves:
         place = Place(self._partition, self._partitions)
-        return KeptMoves(self._config, moves or Moves(), slots or SlotMoves(), self._groups, place)
+        return KeptMoves(self._config, moves or Moves(), slots or SlotMoves(), draining or {}, self._groups, place)
 
     @property
     def due_in_ms(self) -> int | None:
@@ -76,7 +81,7 @@ class ShardState:
     @property
     def next_deadline_ms(self) -> int | None:
         """The next time at which time alone may change a group: never later than the change, sometimes earlier."""
-        deadline_ms = min(self._groups.next_deadline_ms, draining.next_deadline_ms(self._moves))
+        deadline_ms = min(self._groups.next_deadline_ms, next_deadline_ms(self.draining))
         return deadline_ms if deadline_ms < NEVER_MS else None
 
     @property
@@ -84,7 +89,7 @@ class ShardState:
         """True if the shard keeps no group, removed group, rule, policy, move, and no place of a transaction."""
         kept = self._groups.removed_groups, self._rules.written, self._policies.written, self._settled_before
         moves = self._written_moves, self._written_slots
-        return not (self._groups.stored or any(kept)) and moves == (None, None)
+        return not (self._groups.stored or any(kept) or self.draining) and moves == (None, None)
 
     @property
     def settled(self) -> tuple[str, int]:
@@ -128,11 +133,16 @@ class ShardState:
         """The moves of slots between coordinators, for tests and tools."""
         return SlotMoves() if self._moves is None else self._moves.slots
 
+    @property
+    def draining(self) -> dict[str, Draining]:
+        """The releases that wait for open transactions, by the name of the group."""
+        return {} if self._moves is None else self._moves.draining
+
     def to_bytes(self) -> bytes:
         """Return the shard as bytes, for the argument `state` of another `Shard`."""
         groups, rules = self._groups, self._rules.written
         places = self._settled_before, groups.pending, self._transactions_topic_id
         kept = groups.stored, groups.removed_groups, rules, self._clock, self._allowance
         return codec.encode_shard(
-            Kept(*kept, *places, self._policies.written, self._written_moves, self._written_slots)
+            Kept(*kept, *places, self._policies.written, self._written_moves, self._written_slots, self.draining)
         )

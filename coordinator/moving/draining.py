@@ -7,7 +7,7 @@ So no open transaction is added, and each one ends by its timeout at the latest.
 refused, because a producer that hangs must not stop the commits of all others.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from coordinator.context import Context
@@ -34,16 +34,16 @@ def has_open_transactions(kept: KeptMoves, group_id: str) -> bool:
 
 def begin(kept: KeptMoves, request: ReleaseGroup, context: Context) -> Iterator[Output]:
     """Drain a name. A repeated request takes the place of the earlier one, and does not extend its time."""
-    before = kept.moves.draining.get(request.group_id)
+    before = kept.draining.get(request.group_id)
     until_ms = context.now_ms + MOVE_DRAIN_MS if before is None else before.until_ms
     if before is not None and before.request != request:
         yield refusal(ReleaseGroupAnswer, before.request, ErrorCode.INVALID_REQUEST, SUPERSEDED)
-    kept.moves.draining[request.group_id] = Draining(request, context.offset, until_ms)
+    kept.draining[request.group_id] = Draining(request, context.offset, until_ms)
 
 
 def refuse_commit(kept: KeptMoves, kind: Any, request: TxnOffsetCommit) -> Reply | None:
     """Return the refusal of a commit of a drained name; None for a repeat of a pending one and for all other names."""
-    if request.group_id not in kept.moves.draining:
+    if request.group_id not in kept.draining:
         return None
     group = kept.groups.open(request.group_id)
     if group is not None and request.place in group.pending_commits:
@@ -54,9 +54,9 @@ def refuse_commit(kept: KeptMoves, kind: Any, request: TxnOffsetCommit) -> Reply
 
 def due_by(kept: KeptMoves, at_ms: int) -> list[str]:
     """Return the names that have waited for too long."""
-    return [group_id for group_id, drain in kept.moves.draining.items() if drain.until_ms <= at_ms]
+    return [group_id for group_id, drain in kept.draining.items() if drain.until_ms <= at_ms]
 
 
-def next_deadline_ms(kept: KeptMoves | None) -> int:
+def next_deadline_ms(drained: Mapping[str, Draining]) -> int:
     """Return the time at which a name will have waited for too long; `NEVER_MS` if none waits."""
-    return NEVER_MS if kept is None else min((d.until_ms for d in kept.moves.draining.values()), default=NEVER_MS)
+    return min((drain.until_ms for drain in drained.values()), default=NEVER_MS)

@@ -20,7 +20,7 @@ from coordinator.group import Group
 from coordinator.group_store import GroupStore
 from coordinator.hashing import crc32c, shard_of
 from coordinator.limits import MOVE_AGE_MS, VERDICT_MS, VERDICTS_DROPPED_EVERY_MS
-from coordinator.move_parts import ADOPTED, Moves, SlotMoves, Verdict
+from coordinator.move_parts import ADOPTED, Draining, Moves, SlotMoves, Verdict
 from coordinator.move_requests import AdoptGroup, MoveRecord
 from coordinator.moving import carrying
 from coordinator.moving.resuming import lacks_addresses
@@ -46,12 +46,22 @@ class KeptMoves:
     Args:
         moves: The entries of the shard's state about names.
         slots: Those about slots.
+        draining: The releases that wait for open transactions, by name.
         groups: The groups of the shard.
         place: The shard.
     """
 
-    def __init__(self, config: Config, moves: Moves, slots: SlotMoves, groups: GroupStore, place: Place) -> None:
-        self.config, self.moves, self.slots, self.groups, self.place = config, moves, slots, groups, place
+    def __init__(
+        self,
+        config: Config,
+        moves: Moves,
+        slots: SlotMoves,
+        draining: dict[str, Draining],
+        groups: GroupStore,
+        place: Place,
+    ) -> None:
+        self.config, self.moves, self.slots, self.draining = config, moves, slots, draining
+        self.groups, self.place = groups, place
         self.noticed_ms = 0
         """The present time of the coordinator in this step."""
 

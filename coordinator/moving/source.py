@@ -62,13 +62,13 @@ def release(kept: KeptMoves, request: ReleaseGroup, context: Context) -> Iterato
 
 def end_drain(kept: KeptMoves, group_id: str, at_ms: int) -> Iterator[Output]:
     """Release a name whose open transactions have ended, or refuse its release if it has waited for too long."""
-    drain = kept.moves.draining.get(group_id)
+    drain = kept.draining.get(group_id)
     if drain is None:
         return
     is_open = draining.has_open_transactions(kept, group_id)
     if is_open and at_ms < drain.until_ms:
         return
-    del kept.moves.draining[group_id]
+    del kept.draining[group_id]
     why = draining.TOO_LONG if is_open else _why_not(kept, drain.request)
     if why is None:
         yield from _release(kept, drain.request, drain.offset, at_ms)
@@ -89,10 +89,10 @@ def _why_not(kept: KeptMoves, request: ReleaseGroup) -> str | None:
         number = before.number
     else:
         number = kept.number_of(request.group_id)
-        drain = kept.moves.draining.get(request.group_id)
+        drain = kept.draining.get(request.group_id)
         if drain is not None and drain.request.to != request.to:
             return f"the group moves to {drain.request.to} when its open transactions have ended"
-        if drain is None and len(sent) + len(kept.moves.draining) >= SENT_MAX:
+        if drain is None and len(sent) + len(kept.draining) >= SENT_MAX:
             return f"{SENT_MAX} groups of this shard are in transit already"
     if request.last_move is not None and request.last_move != number:
         return f"the number of the group is {number}, not {request.last_move}"

@@ -8,7 +8,7 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import ConsumerRebalanceListener, KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
@@ -92,15 +92,32 @@ class OfLibrdkafka(Member):
         while not self.stopping.is_set():
             consumer.poll(0.05)
             if owned := consumer.assignment():
-                place = TopicPartition(TOPIC, owned[0].partition, self.committed + 1)
                 try:
-                    consumer.commit(offsets=[place], asynchronous=False)
+                    self.commit(consumer, TopicPartition(TOPIC, owned[0].partition, self.committed + 1))
                     self.committed += 1
                 except KafkaException as error:
                     self.errors.append(str(error))
         revoked = len(self.revoked)
         consumer.close()
         del self.revoked[revoked:]
+
+    def commit(self, consumer: Consumer, place: TopicPartition) -> None:
+        """Commit an offset."""
+        consumer.commit(offsets=[place], asynchronous=False)
+
+
+class InTransactions(OfLibrdkafka):
+    """A consumer of librdkafka whose producer commits the offsets, each in a transaction of its own."""
+
+    def __init__(self, bootstrap_servers: str, group_id: str, protocol: str) -> None:
+        super().__init__(bootstrap_servers, group_id, protocol)
+        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": group_id})
+        self._producer.init_transactions(HANG_S)
+
+    def commit(self, consumer: Consumer, place: TopicPartition) -> None:
+        self._producer.begin_transaction()
+        self._producer.send_offsets_to_transaction([place], consumer.consumer_group_metadata(), HANG_S)
+        self._producer.commit_transaction(HANG_S)
 
 
 class OfTheTopics(Member, ConsumerRebalanceListener):
@@ -269,6 +286,7 @@ def test_groups_move_there_and_back_and_their_clients_notice_nothing(pair: tuple
         for protocol in ("classic", "consumer"):
             members.append(OfLibrdkafka(gateway.bootstrap_servers, f"librdkafka-{protocol}", protocol))
             members.append(OfTheTopics(a, f"topics-{protocol}", protocol))
+            members.append(InTransactions(gateway.bootstrap_servers, f"transactions-{protocol}", protocol))
         groups = {member.name for member in members}
         for member in members:
             member.start()

@@ -78,7 +78,7 @@ def test_all_other_requests_are_served_meanwhile():
     a = pair.a.at(20_100).heartbeat("c1").hears(ErrorCode.NONE)
     a.commit("c1", {("t", 7): 70}).hears(ErrorCode.NONE)
     a.join("d1", member_id="").sync("c1")
-    assert a.is_("PreparingRebalance").shard.moves.draining
+    assert a.is_("PreparingRebalance").shard.draining
 
 
 def test_further_commits_in_transactions_are_refused_and_a_repeat_is_answered():
@@ -127,7 +127,7 @@ def test_the_end_of_the_wait_comes_before_a_request_of_its_time(asked: str):
             assert a.written == []
         case "release":
             a.release()
-            assert a.shard.moves.draining["g"].until_ms == 20_000 + 2 * MOVE_DRAIN_MS
+            assert a.shard.draining["g"].until_ms == 20_000 + 2 * MOVE_DRAIN_MS
     (answer,) = answers(a, ReleaseGroupAnswer)
     assert answer.error_message == TOO_LONG
 
@@ -138,7 +138,7 @@ def test_a_repeated_release_does_not_extend_the_wait():
     a = pair.a.at(23_000).release()
     (answer,) = answers(a, ReleaseGroupAnswer)
     assert (answer.error, answer.error_message) == ("INVALID_REQUEST", SUPERSEDED)
-    assert a.shard.moves.draining["g"].until_ms == 20_000 + MOVE_DRAIN_MS
+    assert a.shard.draining["g"].until_ms == 20_000 + MOVE_DRAIN_MS
 
 
 def test_a_release_to_another_coordinator_is_refused_meanwhile():
