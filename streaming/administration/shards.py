@@ -18,7 +18,7 @@ def ask_every_shard(settings: Settings, request: Request, about: str) -> list[An
         RequestRefused: A shard has refused the request.
         UserError: Not all shards have answered.
     """
-    with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer()) as transport:
+    with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer_at) as transport:
         answers = transport.ask_every_shard(request, COMMAND_WAIT_S)
     if refused := next((answer for answer in answers if answer.code), None):
         raise RequestRefused(_why(settings, refused, about))

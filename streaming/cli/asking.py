@@ -81,7 +81,7 @@ class Administration:
         self._wait_s = answer_wait_s
         self._transport: Transport | None = None
         try:
-            self._transport = Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer())
+            self._transport = Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer_at)
         except NoCoordinator:
             if not is_observed(settings):
                 raise

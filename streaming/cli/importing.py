@@ -53,7 +53,7 @@ def import_groups(
             raise BadExport(f"{file} {problem}.")
         if not is_dry_run:
             agree(_question(head))
-        with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer()) as transport:
+        with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer_at) as transport:
             importer = Importer(partial(transport.ask, timeout_s=COMMAND_WAIT_S), head, choice)
             found = importer.check_all(opened.lines()) if is_dry_run else importer.import_all(opened.lines())
             results = collected(found, "Importing the groups", head.groups)

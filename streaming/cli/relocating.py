@@ -222,7 +222,7 @@ def opened(settings: Settings, to: str) -> Iterator[tuple[Transport, Transport]]
 
 
 def _open(settings: Settings) -> Transport:
-    return Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer())
+    return Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer_at)
 
 
 def _ask_of(transport: Transport) -> Callable[[Any], Any]:

@@ -41,7 +41,7 @@ def ask(settings: Settings, what: str, fields: list[str], group: str | None, tim
         raise NotARequest(f"{request.why}; `coordinator schema requests` shows every field.")
     if isinstance(request, Wake):
         raise NotARequest("A wake record has no response; `coordinator schema requests` shows all requests.")
-    with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer()) as transport:
+    with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer_at) as transport:
         if isinstance(request, ListGroups):
             answer: AnyAnswer = list_groups(transport, request, timeout_s)
         else:

@@ -7,7 +7,7 @@ way names      settings of the connection to the brokers; all clients use them
 
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -21,7 +21,7 @@ from coordinator.member_config import MemberConfig
 from streaming.client.consumer_protocol.data import ConsumerProtocolConfig
 from streaming.client.plans import SETTING, resolve
 from streaming.client.strategies import Strategy
-from streaming.client.transport import Transport
+from streaming.client.transport import LANES_MAX, Transport
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.wire.signing import Signer, Signing
 
@@ -29,6 +29,7 @@ _KAFKAS: Mapping[str, Any] = KafkaConsumer.DEFAULT_CONFIG
 
 MEMBER_DEFAULTS: dict[str, Any] = {
     "topic_prefix": "coordinator",
+    "peers": (),
     "group_id": None,
     "client_id": _KAFKAS["client_id"],
     "group_instance_id": None,
@@ -94,6 +95,7 @@ _FOR_THE_OTHER_PROTOCOL = {
     "consumer":      ("session_timeout_ms", "heartbeat_interval_ms", SETTING),
 }  # fmt: skip
 
+_PREFIX = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _INSTANCE_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")  # a topic's name, by Kafka's rules
 
 
@@ -140,21 +142,23 @@ class ClientConfig(Struct, frozen=True):
             "moments_ms": unix_ms() - monotonic_ms(),
         }
 
-    def signer(self) -> Signer | None:
-        """Return the signer of the member's requests; None without an `access_key_file`.
+    def signer_at(self) -> Callable[[str], Signer]:
+        """Return the function that returns the signer for the coordinator with a prefix.
+
+        Without an `access_key_file` it does not sign.
 
         Raises:
-            KafkaConfigurationError: the file has no key to sign with.
+            KafkaConfigurationError: The file has no key to sign with.
         """
         if (file := self.group["access_key_file"]) is None:
-            return None
+            return lambda _: Signer(None)
         from streaming.config.principals import keys_in  # it loads pydantic, which takes 0.1 s
 
         try:
             keys = tuple(key.get_secret_value().encode() for key in keys_in(file))
         except ValueError as error:
             raise KafkaConfigurationError(f"access_key_file: {error}") from None
-        return Signer(Signing(keys, f"{self.group['topic_prefix']}.requests"), self.group["principal"])
+        return lambda prefix: Signer(Signing(keys, f"{prefix}.requests"), self.group["principal"])
 
 
 def new_member_id() -> str:
@@ -197,6 +201,7 @@ def _configure(given: Mapping[str, Any], defaults: Mapping[str, Any], also_known
     if useless := [name for name in _FOR_THE_OTHER_PROTOCOL[protocol] if name in given]:
         raise KafkaConfigurationError(f"{', '.join(useless)} cannot be set when group_protocol={protocol}")
     group = {name: given.get(name, default) for name, default in defaults.items()}
+    group["peers"] = _checked_peers(group)
     _check(group)
     way = {"bootstrap_servers": "localhost", **{name: given[name] for name in WAY_NAMES & set(given)}}
     return ClientConfig(group, way, resolve(group[SETTING]))
@@ -219,6 +224,19 @@ def _check(group: Mapping[str, Any]) -> None:
             f"heartbeat_interval_ms ({group['heartbeat_interval_ms']}) must be lower than session_timeout_ms"
             f" ({group['session_timeout_ms']}), and is best a third of it"
         )
+
+
+def _checked_peers(group: Mapping[str, Any]) -> tuple[str, ...]:
+    peers = group["peers"]
+    if not isinstance(peers, list | tuple) or not all(isinstance(p, str) and _PREFIX.fullmatch(p) for p in peers):
+        raise KafkaConfigurationError(
+            f"peers ({peers!r}) must be a list of topic prefixes: A-Z, a-z, 0-9, '.', '_', '-'"
+        )
+    if len(peers) > LANES_MAX or len({*peers, group["topic_prefix"]}) <= len(peers):
+        raise KafkaConfigurationError(
+            f"peers ({peers!r}) must be {LANES_MAX} different prefixes at most, and not topic_prefix itself"
+        )
+    return tuple(peers)
 
 
 def _check_name(group: Mapping[str, Any], name: str, chars_max: int, what: str) -> None:

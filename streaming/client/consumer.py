@@ -62,7 +62,7 @@ class GroupConsumer(ReadsPartitions, InGroup):
         self._group: Mapping[str, Any] = config.group
         self._polled_ms = monotonic_ms()
         self._is_closed = False
-        self._transport = borrow(config.way, self._group["topic_prefix"], config.signer())
+        self._transport = borrow(config)
         try:
             self._reading = PartitionReader(self._transport.record_reader(config.reading))
         except BaseException:

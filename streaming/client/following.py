@@ -9,7 +9,7 @@ AbstractCoordinator). So a refused SyncGroup is sent again here, and its member 
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from coordinator.errors import ErrorCode
 from coordinator.heartbeats import Heartbeats
@@ -44,15 +44,16 @@ class FollowedGroups:
     """The coordinators of a client's groups.
 
     Attributes:
-        named: The coordinators that redirections have named, for the owner to open.
+        named: The coordinators that requests go to from now on, for the owner to open.
 
     Args:
         home: The prefix of the client's own coordinator.
+        peers: The prefixes of the coordinators to ask for a group that it does not have.
         clock: Returns monotonic seconds.
     """
 
-    def __init__(self, home: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._whereabouts, self._clock = Whereabouts(home), clock
+    def __init__(self, home: str, peers: Sequence[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
+        self._whereabouts, self._clock = Whereabouts(home, peers), clock
         self._asked: dict[str, str] = {}
         self._syncs: dict[str, SyncGroup] = {}
         self._again: list[tuple[float, SyncGroup]] = []
@@ -93,7 +94,10 @@ class FollowedGroups:
         """
         if isinstance(answer, HeartbeatsAnswer):
             for request_id, code in zip(answer.request_ids, answer.codes, strict=False):
-                self.answered(by, HeartbeatAnswer(request_id=request_id, code=code))
+                if code == NOT_COORDINATOR and (group_id := self._asked.pop(request_id, None)) is not None:
+                    self._singly[group_id] = None  # this response names no coordinator
+                else:
+                    self.answered(by, HeartbeatAnswer(request_id=request_id, code=code))
             return True
         group_id = self._asked.pop(answer.request_id or "", None)
         sync = self._syncs.pop(answer.request_id or "", None)
@@ -104,7 +108,7 @@ class FollowedGroups:
             self._tries.pop(group_id, None)
         else:
             self._tries[group_id] = self._tries.get(group_id, 0) + 1 if following is Next.SEND_LATER else 1
-        if following is Next.SEND_NOW:
+        if following in (Next.SEND_NOW, Next.ASK_NEXT):
             self.named[self.coordinator_of(group_id)] = None
         if following is Next.DONE:
             if answer.code == NOT_COORDINATOR:

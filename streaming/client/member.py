@@ -82,7 +82,7 @@ class GroupMember(InGroup):
         }
         self._wanted: Wanted | None = None
         self._is_closed = False
-        self._transport = borrow(config.way, config.group["topic_prefix"], config.signer())
+        self._transport = borrow(config)
         self._driver, self._participant = membership(config, self._transport, RESOURCES, self)
         self._driver.subscribe(_wants(self._resources))
 

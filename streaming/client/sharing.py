@@ -1,28 +1,29 @@
 """One transport for all members of a process that use the same coordinator with the same connection settings."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from streaming.client.config import ClientConfig
 from streaming.client.transport import Transport
-from streaming.wire.signing import Signer
 
 _lock = threading.Lock()
 _shared: dict[tuple[str, str], tuple[Transport, int]] = {}
 _open: Callable[..., Any] = Transport
 
 
-def borrow(way: Mapping[str, object], topic_prefix: str, signer: Signer | None = None) -> Transport:
-    """Return the transport for these settings, topics and signer; open it if none is open. Give it back with
-    `give_back`.
+def borrow(config: ClientConfig) -> Transport:
+    """Return the transport for a configuration; open it if none is open. Give it back with `give_back`.
 
     Raises:
         BrokerUnreachable, NoCoordinator: as `Transport` does.
+        KafkaConfigurationError: The file has no key to sign with.
     """
-    key = _key(way, topic_prefix, signer)
+    prefix, peers, signer_at = config.group["topic_prefix"], config.group["peers"], config.signer_at()
+    key = prefix, repr((sorted(config.way.items()), signer_at(prefix), peers))
     with _lock:
-        transport, borrowers = _shared.get(key) or (_open(way, topic_prefix, signer), 0)
+        transport, borrowers = _shared.get(key) or (_open(config.way, prefix, signer_at, peers), 0)
         _shared[key] = transport, borrowers + 1
         return transport
 
@@ -54,7 +55,3 @@ def opened_by(opener: Callable[..., Any]) -> Iterator[None]:
     finally:
         with _lock:
             _shared, _open = before
-
-
-def _key(way: Mapping[str, object], topic_prefix: str, signer: Signer | None) -> tuple[str, str]:
-    return topic_prefix, repr((sorted(way.items()), signer))

@@ -88,8 +88,8 @@ class Transport:
     Args:
         kafka: The connection settings, as kafka-python's clients take them.
         topic_prefix: The coordinator's topics are `PREFIX.requests` and `PREFIX.replies`.
-        signer: Signs the requests, if the coordinator checks signatures.
-        signer_at: Returns the signer of requests to the coordinator with a prefix, for groups that have moved there.
+        signer_at: Returns the signer of requests to the coordinator with a prefix.
+        peers: The prefixes of further coordinators to ask for a group that this one does not have.
 
     Raises:
         BrokerUnreachable: no broker answered.
@@ -100,14 +100,14 @@ class Transport:
         self,
         kafka: Mapping[str, object],
         topic_prefix: str = "coordinator",
-        signer: Signer | None = None,
         signer_at: Callable[[str], Signer] = lambda _: Signer(None),
+        peers: Sequence[str] = (),
     ) -> None:
         self.inbox = secrets.token_hex(TOKEN_BYTES)
-        self._home = Lane(topic_prefix, self.inbox, signer or Signer(None))
+        self._home = Lane(topic_prefix, self.inbox, signer_at(topic_prefix))
         self._signer_at = signer_at
         self._lanes = {topic_prefix: self._home}
-        self.moves = FollowedGroups(topic_prefix)
+        self.moves = FollowedGroups(topic_prefix, peers)
         self._servers = kafka["bootstrap_servers"]
         self._client_of: Any = kafka.get("kafka_client", KafkaConsumer.DEFAULT_CONFIG["kafka_client"])
         self._answers = Inbox()

@@ -294,9 +294,9 @@ class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
         """Return the signing of requests to this coordinator; None without a key."""
         return self.signing_for(self.requests_topic)
 
-    def signer(self) -> Signer:
-        """Return the signer with the principal of our own commands."""
-        return Signer(self.signing(), self.asking_as(self.sasl_username))
+    def signer_at(self, prefix: str) -> Signer:
+        """Return the signer with the principal of our own commands, for requests to the coordinator with a prefix."""
+        return Signer(self.signing_for(f"{prefix}.requests"), self.asking_as(self.sasl_username))
 
     def peering(self) -> Peering | None:
         """Return the key and the topics of the other coordinators; None without peers."""

@@ -85,7 +85,7 @@ class InMemoryCoordinator:
 
     def __enter__(self) -> Self:
         self._opened.enter_context(clock_replaced(lambda: self.now_ms))
-        self._opened.enter_context(opened_by(lambda way, prefix, signer: self._transport))
+        self._opened.enter_context(opened_by(lambda *_: self._transport))
         return self
 
     def __exit__(

@@ -75,7 +75,7 @@ def _policies(settings: Settings, group_id: str, since_ms: int) -> list[Received
     """Return the policies that were set before the log begins, if the coordinator is available and has some."""
     asked = DescribePolicies(request_id="", reply_to="", client_id="coordinator-policy")
     try:
-        with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer()) as transport:
+        with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer_at) as transport:
             answers = transport.ask_every_shard(asked, ANSWER_WAIT_S)
     except UserError:
         return []

@@ -133,7 +133,7 @@ def test_no_secret_can_be_read_anywhere(
     variables = {f"COORDINATOR_{name.upper()}": value for name, value in wanted.items()}
     with chatty_service(folder, settings, variables) as (service, spark):
         service.await_ready()
-        with Transport(settings.kafka_client_arguments(), "secret", settings.signer()) as transport:
+        with Transport(settings.kafka_client_arguments(), "secret", settings.signer_at) as transport:
             assert Asker(transport, "g").alone()[1] == 1
         found = {"arguments": arguments_of(service), **dict(pages_of_spark(spark))}
         found |= {page: read(f"http://127.0.0.1:{settings.health_port}/{page}") for page in HEALTH_PAGES}

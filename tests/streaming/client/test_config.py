@@ -29,6 +29,11 @@ REFUSED: dict[str, dict[str, Any]] = {
     r"group_instance_id \('a b'\) must be 1 to 249": {"group_instance_id": "a b"},
     r"group_instance_id \('\.\.'\) must be": {"group_instance_id": ".."},
     r"security_protocol \('TLS'\) must be one of PLAINTEXT, SSL": {"security_protocol": "TLS"},
+    r"peers \('new'\) must be a list of topic prefixes": {"peers": "new"},
+    r"peers \(\['a b'\]\) must be a list": {"peers": ["a b"]},
+    r"peers .* must be 32 different prefixes at most": {"peers": [f"p{n}" for n in range(33)]},
+    r"peers \(\['a', 'a'\]\) must be .* different": {"peers": ["a", "a"]},
+    r"peers .* and not topic_prefix itself": {"peers": ["coordinator"]},
     "at least one assignor is needed": {"partition_assignment_strategy": []},
     "'sticki' is not an assignor": {"partition_assignment_strategy": ["sticki"]},
 }
@@ -69,7 +74,7 @@ def test_default_assignors_are_javas_for_consumers_and_cooperative_for_members()
 
 def test_every_setting_is_one_of_kafka_python_or_of_ours() -> None:
     """Every setting of kafka-python's consumer is accepted."""
-    ours = {"topic_prefix", "retry_backoff_max_ms", "principal", "access_key_file", "metadata_refresh_ms"}
+    ours = {"topic_prefix", "peers", "retry_backoff_max_ms", "principal", "access_key_file", "metadata_refresh_ms"}
     javas = {"group_protocol", "group_remote_assignor"}
     assert CONSUMER_DEFAULTS.keys() - KafkaConsumer.DEFAULT_CONFIG.keys() == ours | javas
     assert MEMBER_DEFAULTS.keys() < CONSUMER_DEFAULTS.keys()

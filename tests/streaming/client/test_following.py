@@ -15,9 +15,9 @@ NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR.number
 class World:
     """A client of the coordinator A at second 0."""
 
-    def __init__(self) -> None:
+    def __init__(self, *peers: str) -> None:
         self.now_s = 0.0
-        self.groups = FollowedGroups("A", lambda: self.now_s)
+        self.groups = FollowedGroups("A", peers, lambda: self.now_s)
 
     def beat(self, name: str, group_id: str = "g") -> Heartbeat:
         return Heartbeat(request_id=name, reply_to="in", group_id=group_id, generation_id=1, member_id="m")
@@ -99,3 +99,38 @@ def test_the_stored_requests_have_a_bound(
         world.groups.asked(world.beat(str(number)))
     world.refused("A", "0", "B")
     assert world.groups.has_moved("g") is is_known
+
+
+def test_the_peers_are_asked_for_a_group_that_nobody_has_redirected() -> None:
+    """moving.md 3.2: a coordinator that has never owned the slot names nobody. The own one is asked again as well."""
+    world = World("B", "C")
+    world.groups.asked(world.beat("0"))
+    world.refused("A", "0")
+    asked = []
+    for name in "1234":
+        assert set(world.groups.named) <= {"A", "B", "C"}
+        world.groups.asked(world.beat(name))
+        asked.append(world.groups.coordinator_of("g"))
+        world.refused(asked[-1], name)
+    assert asked == ["B", "C", "A", "B"]
+    assert set(world.groups.named) == {"B", "C"}
+    world.groups.asked(world.beat("5"))
+    world.groups.answered("C", HeartbeatAnswer(request_id="5"))
+    assert world.groups.coordinator_of("g") == "C"
+
+
+def test_a_refusal_among_many_responses_does_not_say_that_the_coordinator_has_never_had_the_group() -> None:
+    """The response to the next heartbeat may name the coordinator."""
+    world = World("B", "C")
+    world.groups.asked(Heartbeats.of([world.beat("1")], request_id="all", reply_to="in"))
+    world.groups.answered("A", HeartbeatsAnswer(request_id="all", request_ids=("1",), codes=(NOT_COORDINATOR,)))
+    assert (world.groups.coordinator_of("g"), world.groups.is_sent_singly("g")) == ("A", True)
+
+
+def test_a_sync_is_sent_to_a_peer_at_once() -> None:
+    world = World("B")
+    sync = SyncGroup(request_id="s", reply_to="in", group_id="g", generation_id=1, member_id="m")
+    world.groups.asked(sync)
+    answer = SyncGroupAnswer(request_id="s", error="NOT_COORDINATOR", code=NOT_COORDINATOR)
+    assert world.groups.answered("A", answer) is False
+    assert (list(world.groups.due()), world.groups.coordinator_of("g")) == ([sync], "B")

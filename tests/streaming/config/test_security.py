@@ -347,7 +347,7 @@ def test_no_secret_of_tokens_or_of_access_is_shown() -> None:
     """I23: no object that settings make shows a secret, in any of its forms."""
     key = "geheim" * 6
     settings = Settings.load(**OAUTH | {"sasl_oauth_client_secret": "geheim"}, access_key=key)
-    made = (settings, settings._tokens, settings.signing(), settings.signer())
+    made = (settings, settings._tokens, settings.signing(), settings.signer_at("coordinator"))
     client_options = (
         " ".join(f"{each!r} {each}" for each in made) + f"{settings.model_dump()} {settings.model_dump_json()}"
     )

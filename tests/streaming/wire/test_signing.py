@@ -146,15 +146,18 @@ def test_no_object_shows_the_key(tmp_path: Path) -> None:
     """I23: no repr shows the key, and the pickled operator that Spark runs does not contain it."""
     (file := tmp_path / "key").write_text(f"{SECRET}\n")
     settings = Settings.load(access="rules", access_key_file=str(file), super_users=["User:root"])
-    signer = settings.signer()
+    signer = settings.signer_at("coordinator")
     operator = ShardOperator(
         1, b"s" * 16, settings.group_config(), OutputTopics("r", "g", "e", "q"), settings.signing()
     )
     client = configure_member({"group_id": "g", "access_key_file": str(file), "principal": "User:ana"})
-    for each in (settings, signer, settings.signing(), operator, client, client.signer(), settings.model_dump()):
+    client_signer = client.signer_at()("coordinator")
+    for each in (settings, signer, settings.signing(), operator, client, client_signer, settings.model_dump()):
         assert SECRET not in repr(each)
     assert SECRET.encode() not in pickle.dumps(operator)
-    assert client.signer().value_of(BEAT, NOW_MS) == signer.value_of(BEAT, NOW_MS), "the client has the same key"
+    assert client_signer.value_of(BEAT, NOW_MS) == signer.value_of(BEAT, NOW_MS), "the client has the same key"
+    there = client.signer_at()("B").value_of(BEAT, NOW_MS)
+    assert there == settings.signer_at("B").value_of(BEAT, NOW_MS) != signer.value_of(BEAT, NOW_MS)
 
 
 @pytest.mark.parametrize(("flags", "sentence"), [
@@ -178,7 +181,7 @@ def test_access_settings_are_read_from_the_environment(monkeypatch: pytest.Monke
     monkeypatch.setenv("COORDINATOR_SUPER_USERS", '["User:root"]')
     settings = Settings.load()
     assert (settings.group_config().access, settings.group_config().super_users) == ("rules", ("User:root",))
-    assert doubt(settings.signer().value_of(BEAT, NOW_MS), signing=settings.signing()) is None
+    assert doubt(settings.signer_at("coordinator").value_of(BEAT, NOW_MS), signing=settings.signing()) is None
 
 
 # -- the operator ------------------------------------------------------------------------------------------------------
