@@ -1,7 +1,6 @@
 """Groups with members move between two coordinators that run, there and back, and no client notices."""
 
 import json
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Thread
@@ -23,14 +22,13 @@ from streaming.client.transport import Transport
 from streaming.config.settings import Settings
 from streaming.errors import Exit, NoAnswer
 from streaming.gateway import Gateway
-from streaming.kafka import topics
 from tests.system.conftest import Service
+from tests.system.moving import Run, move, start_pair
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until
 
 pytestmark = pytest.mark.long
 
-Run = Callable[..., Service]
 TOPIC, PARTITIONS = "moved-records", 4
 
 TAKEN_BACK = "taken-back"
@@ -156,49 +154,9 @@ class OfTheTopics(Member, ConsumerRebalanceListener):
 
 @pytest.fixture
 def pair(run_service: Run, broker: Any, tmp_path: Path) -> tuple[Service, Service]:
-    """Two coordinators that are peers: the first one owns all groups, the second one those that it gets."""
-    key = tmp_path / "peers.key"
-    key.write_text("of both coordinators, 32 bytes or more".replace(" ", "-"))
-    names = ("moves-from", "moves-to")
-    for name in names:
-        topics.ensure(
-            Settings(
-                bootstrap_servers=broker.bootstrap_servers,
-                topic_prefix=name,
-                replication_factor=1,
-                request_partitions=4 if name == names[0] else 3,
-            )
-        )
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics({TOPIC: {"num_partitions": PARTITIONS, "replication_factor": 1}}, wait_for_metadata=True)
-    common = {"peer_key_file": str(key)}
-    source = run_service(names[0], peers=(names[1],), checkpoint=str(tmp_path / "a"), **common)
-    target = run_service(
-        names[1], peers=(names[0],), slots="none", checkpoint=str(tmp_path / "b"), request_partitions=3, **common
-    )
-    source.await_ready()
-    target.await_ready()
-    return source, target
-
-
-def move(source: Settings, target: Settings, *typed: str) -> dict[str, str]:
-    """Run `coordinator move` until it succeeds, and return the first status of each group but `in transit`.
-
-    On a slow machine the other coordinator may need longer for its answer than the command waits.
-    """
-    flags = ("-b", str(source.bootstrap_servers), "--topic-prefix", source.topic_prefix, "-o", "json")
-    found: dict[str, str] = {}
-
-    def succeeds() -> bool:
-        done = CliRunner().invoke(app, ["move", "--to", target.topic_prefix, *typed, *flags])
-        assert done.exit_code == 0 or isinstance(done.exception, NoAnswer), done.exception or done.output
-        for each in json.loads(done.stdout or "[]"):
-            if each["status"] != "in transit":
-                found.setdefault(each["group_id"], each["status"])
-        return done.exit_code == 0
-
-    wait_until(succeeds)
-    return found
+    return start_pair(run_service, broker.bootstrap_servers, tmp_path, ("moves-from", "moves-to"))
 
 
 def verified(settings: Settings) -> str:
