@@ -64,6 +64,7 @@ class ShardTime(ShardState):
             self._groups.forget(group)
             if self._moves is not None:
                 self._moves.note_end(group.group_id, group.vitals.now_ms)
+                yield from self._end_drain(group.group_id, group.vitals.now_ms)
         elif isinstance(group, ConsumerGroup) and must_downgrade(group, self._config):
             now_ms = group.vitals.now_ms
             self._groups.put((yield from downgrade(group, now_ms, self._config, has_lost_consumer=has_lost_consumer)))
