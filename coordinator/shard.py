@@ -289,10 +289,10 @@ class Shard(ShardBounds):
     def _refused_for_moves(self, moves: KeptMoves, kind: Kind, received: Received) -> Generator[Output, None, bool]:
         """Refuse a request whose name is elsewhere, or a commit of a drained name. Return whether it is refused."""
         request: Any = received.request
-        if is_drained := type(request) is TxnOffsetCommit and request.group_id in moves.draining:
+        if is_in_transaction := type(request) is TxnOffsetCommit:
             yield from self._end_drain(request.group_id, received.at_ms)
         refused = moves.refuse(kind, request)
-        if refused is None and is_drained:
+        if refused is None and is_in_transaction:
             refused = draining.refuse_commit(moves, kind, request)
         if refused is not None:
             yield refused

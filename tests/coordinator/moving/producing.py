@@ -54,7 +54,6 @@ class Producer(Client):
         accepted: The coordinator that has accepted the commit of the open transaction, and its place there.
         ended: The same of the last transaction, until it is settled.
         visible: The offsets of the committed transactions.
-        lost: The highest offset of an aborted transaction.
     """
 
     def __init__(self, name: str, chance: Random) -> None:
@@ -98,8 +97,7 @@ class Producer(Client):
         self.asked = set()
         error = ErrorCode[answer.partitions[0].error]
         if error is ErrorCode.NONE:
-            (place,) = self.places[by] & {max(self.places[by])}
-            self.accepted = by, place
+            self.accepted = by, max(self.places[by])
         elif error is ErrorCode.NOT_COORDINATOR:
             self.follow(by, answer)
         else:
