@@ -33,8 +33,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"Tests that did not run: {tests}. {reason}")
 
 
-PATIENCE = {"broker.session.timeout.ms": "600000"}
-"""On a busy machine the broker's controller takes a broker for dead that was only slow. No test kills this one."""
+PATIENCE = {"broker.session.timeout.ms": "600000", "offsets.retention.check.interval.ms": "86400000"}
+"""Settings of the shared broker, so that no test depends on how long a run takes.
+
+On a busy machine the broker's controller takes a broker for dead that was only slow. No test kills this one. Every ten
+minutes its own coordinator would remove the empty groups without offsets.
+"""
 
 
 @pytest.fixture(scope="session")
