@@ -124,6 +124,12 @@ MEANINGS: Mapping[str, Meaning] = {
     "move_rest_p99_s": Meaning("... 99 of 100 before the moves, s"),
     "move_rebalances": Meaning("... rebalances", 0),
     "move_commits_lost": Meaning("... acknowledged commits that were lost", 0),
+    # many groups that move, with members that send heartbeats
+    "move_10000_heartbeats_per_s": Meaning("heartbeats a second of the members of 10,000 groups of 10 that move"),
+    "move_10000_s": Meaning("... until all have moved, s", 300),
+    "move_10000_expelled": Meaning("... members that were expelled", 0),
+    "move_10000_rebalances": Meaning("... rebalances", 0),
+    "move_10000_wait_max_s": Meaning("... the longest wait of a heartbeat for its response meanwhile, s"),
     # growth: groups that send no requests
     "silent_bytes_per_group": Meaning("state of a silent group, bytes"),
     "silent_0_one_ms": Meaning("a batch that touches one shard of 16, without silent groups, median, ms"),

@@ -95,14 +95,20 @@ def measure(options: argparse.Namespace) -> Figures:
         folder, servers = Path(name), broker.bootstrap_servers
         with KafkaAdminClient(bootstrap_servers=servers) as admin:
             admin.create_topics({TOPIC: {"num_partitions": 1}}, wait_for_metadata=True)
-        (folder / "key").write_text(secrets.token_hex(32))
-        sides = {prefix: _settings(servers, folder, prefix) for prefix in (HERE, THERE)}
         with (
-            _coordinator(sides[HERE], folder, THERE, "all"),
-            _coordinator(sides[THERE], folder, HERE, "none"),
+            pair(servers, folder) as sides,
             bench.gateway(servers, folder / "gateway", COORDINATOR_TOPIC_PREFIX=HERE) as (_, address),
         ):
             return asyncio.run(_moves(sides, address, options.moved_groups))
+
+
+@contextmanager
+def pair(servers: str, folder: Path) -> Iterator[Mapping[str, Settings]]:
+    """Run two coordinators that are peers; yield the settings of each by its prefix. The first one has all slots."""
+    (folder / "key").write_text(secrets.token_hex(32))
+    sides = {prefix: _settings(servers, folder, prefix) for prefix in (HERE, THERE)}
+    with _coordinator(sides[HERE], folder, THERE, "all"), _coordinator(sides[THERE], folder, HERE, "none"):
+        yield sides
 
 
 def _settings(servers: str, folder: Path, prefix: str) -> Settings:
@@ -140,18 +146,18 @@ async def _moves(sides: Mapping[str, Settings], address: str, count: int) -> Fig
     running = [asyncio.create_task(group.run(stopping)) for group in groups]
     await asyncio.sleep(WARM_UP_S)
     rest_s = await _longest(groups, asyncio.sleep(REST_S))
-    before = {prefix: _events(settings) for prefix, settings in sides.items()}
+    before = {prefix: events(settings) for prefix, settings in sides.items()}
     took_s, pauses_s = [], list[float]()
     for prefix, target in ((HERE, THERE), (THERE, HERE)):
         began_s = time.monotonic()
-        pauses_s += await _longest(groups, _moved(sides[prefix], target))
+        pauses_s += await _longest(groups, moved(sides[prefix], target))
         took_s.append(time.monotonic() - began_s)
         say(f"All groups have moved in {took_s[-1]:.1f} s.")
         await asyncio.sleep(REST_S)
     stopping.set()
     await asyncio.gather(*running)
     lost = sum([group.acknowledged - await group.fetched() for group in groups])
-    rebalances = sum((_events(sides[prefix]) - before[prefix])["rebalance_started"] for prefix in sides)
+    rebalances = sum((events(sides[prefix]) - before[prefix])["rebalance_started"] for prefix in sides)
     if errors := sum(group.errors for group in groups):
         raise BenchFailed(f"{errors} commits had an error")
     return {
@@ -174,7 +180,7 @@ async def _longest(groups: Sequence[Committing], during: Any) -> list[float]:
     return [group.longest_s for group in groups]
 
 
-async def _moved(source: Settings, target: str) -> None:
+async def moved(source: Settings, target: str) -> None:
     """Move all groups. The command stops at a response that is late, and continues with the next run."""
     where = ("-b", str(source.bootstrap_servers), "--topic-prefix", source.topic_prefix)
     command = (sys.executable, "-m", "streaming", "move", *where, "--to", target, "--all", "--yes", "-o", "json")
@@ -185,7 +191,7 @@ async def _moved(source: Settings, target: str) -> None:
     raise BenchFailed(f"the groups have not all moved after {RUNS_MAX} runs of the command")
 
 
-def _events(settings: Settings) -> Counter[str]:
+def events(settings: Settings) -> Counter[str]:
     """Return the number of events of each kind."""
     with Reading(settings, topics=("events",)) as reading:
         return Counter(msgspec.json.decode(raw.value or b"{}").get("event", "") for raw in reading.backlog())
