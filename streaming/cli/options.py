@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from streaming.config.peers import PEERS_MAX
+from streaming.config.peers import other_prefixes
 from streaming.config.settings import Settings
 
 BootstrapServers = Annotated[
@@ -81,7 +81,7 @@ def with_peers(settings: Settings, peers: list[str] | None) -> Settings:
     """Return settings with other peers, for a process that only reads where groups are; unchanged without any."""
     if not peers:
         return settings
-    others = tuple(prefix for prefix in dict.fromkeys(peers) if prefix != settings.topic_prefix)
-    if len(others) > PEERS_MAX:
-        raise typer.BadParameter(f"{len(others)} peers are named, and {PEERS_MAX} are allowed.", param_hint="--peer")
-    return settings.model_copy(update={"peers": others})
+    try:
+        return settings.model_copy(update={"peers": other_prefixes(settings.topic_prefix, peers)})
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--peer") from error

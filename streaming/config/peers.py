@@ -1,6 +1,6 @@
 """Other coordinators as settings: with which ones this one exchanges groups, and the key of their records."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal, Self
@@ -23,6 +23,18 @@ Prefix = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,200}$")]
 
 def _wrong(problem: str) -> PydanticCustomError:
     return PydanticCustomError("peers", "{problem}", {"problem": problem})
+
+
+def other_prefixes(own: str, peers: Iterable[str]) -> tuple[str, ...]:
+    """Return the prefixes of other coordinators, each once and without the own one.
+
+    Raises:
+        ValueError: More than `PEERS_MAX` are named.
+    """
+    others = tuple(prefix for prefix in dict.fromkeys(peers) if prefix != own)
+    if len(others) > PEERS_MAX:
+        raise ValueError(f"{len(others)} peers are named, and {PEERS_MAX} are allowed.")
+    return others
 
 
 class PeerAccess(BaseSettings):
