@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from streaming.cli.extras import require
-from streaming.cli.options import BootstrapServers, TopicPrefix
+from streaming.cli.options import BootstrapServers, Peers, TopicPrefix, with_peers
 from streaming.config.settings import Settings
 from streaming.progress import Work, shown
 
@@ -24,12 +24,13 @@ def export(
     output: Annotated[Path, typer.Option("--output", "-o", help="A folder; created if missing.")] = Path(),
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
+    peer: Peers = None,
 ) -> None:
     """Write the history to events.parquet, groups.parquet and offsets.parquet, as far back as the topics go."""
     require("coordinator")
     from streaming.history.export import export as exported
 
-    settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
+    settings = with_peers(Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix), peer)
     with shown(Work("Exporting", "records")) as work:
         written = exported(settings, output, groups or None, work.report)
     for file, rows in written.items():

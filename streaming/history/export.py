@@ -1,11 +1,14 @@
 """The export of the history to Parquet files, one for each table, as far back as the topics go.
 
+The files contain the records of a coordinator and of its peers, because a group may have moved between them.
+
 A file is written beside its final name and renamed when it is complete. `groups` and `offsets` contain only records
 that are still in the compacted topic: the latest of each key, and earlier ones that are not compacted yet.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import pyarrow.parquet as pq
 from streaming.config.settings import Settings
 from streaming.errors import UserError
 from streaming.history.tables import TABLES, table_of, to_row
-from streaming.views.fold import PublishedRecord
+from streaming.views.fold import PublishedRecord, Views
 from streaming.views.reading import Reading
 from streaming.wire.records import Tombstone
 
@@ -35,28 +38,46 @@ def export(
     """Write `events.parquet`, `groups.parquet` and `offsets.parquet`. Return the number of rows of each.
 
     Args:
+        settings: Of one coordinator. The records of its `peers` are written too.
         folder: Created if it is missing; files of these names are replaced.
         groups: The groups whose history is written; None for all.
         tell: Called from time to time with the number of records read and the approximate total.
 
     Raises:
-        BrokerUnreachable, NoCoordinator: the topics cannot be read.
+        BrokerUnreachable, NoCoordinator: the topics of one of the coordinators cannot be read. No file is written.
         ExportFailed: the files cannot be written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as opened:
+            readings = {
+                prefix: opened.enter_context(
+                    Reading(settings.model_copy(update={"topic_prefix": prefix}), groups=groups)
+                )
+                for prefix in (settings.topic_prefix, *settings.peers)
+            }
+            folder.mkdir(parents=True, exist_ok=True)
             tables = {name: opened.enter_context(_Table(folder / f"{name}.parquet", TABLES[name])) for name in TABLES}
-
-            def take(told: PublishedRecord) -> None:
-                if not isinstance(told, Tombstone) and (groups is None or told.group_id in groups):
-                    tables[table_of(told)].add(to_row(told))
-
-            with Reading(settings, groups=groups) as reading:
-                reading.catch_up(tell, take)
+            before, total = 0, sum(reading.length for reading in readings.values())
+            for prefix, reading in readings.items():
+                reading.catch_up(partial(_report, tell, before, total), partial(_add, tables, groups, prefix))
+                before += reading.length
+                reading.views = Views()  # the memory of one coordinator's views is enough
             return {table.file: table.finish() for table in tables.values()}
     except (OSError, pa.ArrowException) as error:
         raise ExportFailed(f"{folder} cannot be written to: {error}.") from error
+
+
+def _report(tell: Callable[[int, int], None], before: int, total: int, read: int, of: int) -> None:
+    """Report the records of one coordinator together with the `before` ones of earlier coordinators."""
+    tell(before + read, total)
+
+
+def _add(
+    tables: "Mapping[str, _Table]", groups: Collection[str] | None, topic_prefix: str, told: PublishedRecord
+) -> None:
+    """Add the row of a record of one coordinator to its table."""
+    if not isinstance(told, Tombstone) and (groups is None or told.group_id in groups):
+        tables[table_of(told)].add(to_row(told, topic_prefix))
 
 
 class _Table:

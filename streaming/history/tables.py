@@ -2,7 +2,8 @@
 
 The table of events has the columns of all kinds of event. A row has null in the columns that its kind does not have.
 The column `partitions` is JSON text, since its content differs from kind to kind. `at` is `at_ms`, `since_ms` or
-`commit_timestamp_ms` as a timestamp.
+`commit_timestamp_ms` as a timestamp. `topic_prefix` names the coordinator that has published the record. The record
+itself does not contain it.
 """
 
 import json
@@ -17,6 +18,7 @@ _TEXT, _INT, _LONG = pa.string(), pa.int32(), pa.int64()
 _TEXTS = pa.list_(_TEXT)
 _AT = ("at", pa.timestamp("ms", tz="UTC"))
 _ASSIGNED = pa.map_(_TEXT, pa.list_(_INT))
+_PUBLISHED_BY = ("topic_prefix", _TEXT)
 
 EVENTS = pa.schema([
     ("event", _TEXT), ("group_id", _TEXT), ("version", _LONG), ("at_ms", _LONG), _AT, ("generation_id", _INT),
@@ -56,6 +58,7 @@ EVENTS = pa.schema([
     ("holes", pa.bool_()), ("last_commit_ms", _LONG), ("session_timeout_ms", _INT), ("likely", _TEXT),
     ("how_known", _TEXT), ("not_before_ms", _LONG), ("unplanned_rounds", _INT),
     ("topic_id", _TEXT), ("topic_name", _TEXT),
+    _PUBLISHED_BY,
 ])  # fmt: skip
 
 GROUPS = pa.schema([
@@ -76,15 +79,20 @@ GROUPS = pa.schema([
         ("quarantined", _INT)])),
     # only groups that Kafka's coordinator keeps have it
     ("kept_by", _TEXT),
+    _PUBLISHED_BY,
 ])  # fmt: skip
 
 OFFSETS = pa.schema([
     ("group_id", _TEXT), ("topic", _TEXT), ("partition", _INT), ("offset", _LONG), ("leader_epoch", _INT),
     ("metadata", _TEXT), ("commit_timestamp_ms", _LONG), _AT, ("expire_timestamp_ms", _LONG), ("generation_id", _INT),
     ("member_id", _TEXT), ("version", _LONG), ("topic_id", _TEXT), ("stands_for", _LONG),
+    _PUBLISHED_BY,
 ])  # fmt: skip
 
 TABLES = {"events": EVENTS, "groups": GROUPS, "offsets": OFFSETS}
+
+NOT_PUBLISHED = frozenset({"at", "topic_prefix"})
+"""The columns that are not fields of the records."""
 
 AT_MS = {"events": "at_ms", "groups": "since_ms", "offsets": "commit_timestamp_ms"}
 """The column of each table that `at` is made from."""
@@ -95,10 +103,10 @@ def table_of(record: AnyEvent | GroupRecord | OffsetRecord) -> str:
     return {GroupRecord: "groups", OffsetRecord: "offsets"}.get(type(record), "events")
 
 
-def to_row(record: AnyEvent | GroupRecord | OffsetRecord) -> dict[str, Any]:
-    """Return the row of a record."""
+def to_row(record: AnyEvent | GroupRecord | OffsetRecord, topic_prefix: str) -> dict[str, Any]:
+    """Return the row of a record that the coordinator with a topic prefix has published."""
     row: dict[str, Any] = msgspec.to_builtins(record)
-    row["at"] = row[AT_MS[table_of(record)]]
+    row["at"], row["topic_prefix"] = row[AT_MS[table_of(record)]], topic_prefix
     if "partitions" in row:
         row["partitions"] = json.dumps(row["partitions"])
     for member in row["members"] if isinstance(record, GroupRecord) else ():

@@ -105,6 +105,11 @@ class Reading:
         return map(self._raw, self._reader.backlog(progress=Progress(tell)))
 
     @property
+    def length(self) -> int:
+        """The approximate number of records from the begins of the topics to `ends`."""
+        return sum(end - self._reader.begins[place] for place, end in self._reader.ends.items())
+
+    @property
     def ends(self) -> Mapping[TopicPlace, int]:
         """By topic and partition, the end of the records when reading began."""
         return self._reader.ends

@@ -140,8 +140,12 @@ def test_queries_agree_with_the_views_of_consumer_groups(tmp_path: Path) -> None
     converse_consumers(crowd, chance, 60)
     worlds = [world, static, crowd, expired("dead")]
     groups = [group for each in worlds for group in folded(raws(each)).groups.values()]
-    events = [to_row(event) for group in groups for event in group.events]
-    rows = {"events": events, "groups": [to_row(record) for each in worlds for record in each.records], "offsets": []}
+    events = [to_row(event, "p") for group in groups for event in group.events]
+    rows = {
+        "events": events,
+        "groups": [to_row(record, "p") for each in worlds for record in each.records],
+        "offsets": [],
+    }
     for name, schema in TABLES.items():
         pq.write_table(pa.Table.from_pylist(rows[name], schema=schema), tmp_path / f"{name}.parquet")
     spark = SparkSession.builder.getOrCreate()
@@ -166,7 +170,11 @@ def test_queries_agree_with_the_views_of_consumer_groups(tmp_path: Path) -> None
 def test_queries_agree_with_the_views_of_a_group_under_policies(tmp_path: Path) -> None:
     """policies.md 3.4: a seat that passes on changes the owner; departures and their costs are counted by day."""
     group = deploy_views().groups["deploy"]
-    rows: dict[str, list[Any]] = {"events": [*map(to_row, group.events)], "groups": [to_row(RECORD)], "offsets": []}
+    rows: dict[str, list[Any]] = {
+        "events": [to_row(event, "p") for event in group.events],
+        "groups": [to_row(RECORD, "p")],
+        "offsets": [],
+    }
     for name, schema in TABLES.items():
         pq.write_table(pa.Table.from_pylist(rows[name], schema=schema), tmp_path / f"{name}.parquet")
     spark = SparkSession.builder.getOrCreate()
@@ -179,8 +187,9 @@ def test_queries_agree_with_the_views_of_a_group_under_policies(tmp_path: Path) 
 
     (cost,) = spark.sql(query("restarts_and_what_they_cost")).collect()
     assert {name: value for name, value in cost.asDict().items() if name != "day"} == {
-        "group_id": "deploy", "departures": 4, "rebalances": 1, "seats_vacated": 4, "seats_passed_on": 2,
-        "seats_adopted": 1, "longest_without_owner_ms": 60_100, "partition_seconds_without_owner": 64.4,
+        "group_id": "deploy", "departures": 4, "rebalances": 1, "seats_vacated": 4,
+        "seats_passed_on": 2, "seats_adopted": 1, "longest_without_owner_ms": 60_100,
+        "partition_seconds_without_owner": 64.4,
     }  # fmt: skip
     flappers = {
         (row["client_id"], row["seats"], row["quarantines"]) for row in spark.sql(query("flapping_members")).collect()
@@ -197,7 +206,7 @@ def test_queries_agree_with_the_views_on_any_history(coordinator: Coordinator, t
     left_before_the_plan(world, "crowd")
     converse(world, random.Random(5), 60)
     groups = folded(raws(world)).groups.values()
-    events = [to_row(event) for group in groups for event in group.events]
+    events = [to_row(event, "p") for group in groups for event in group.events]
     for name, schema in TABLES.items():
         table = pa.Table.from_pylist(events if name == "events" else [], schema=schema)
         pq.write_table(table, tmp_path / f"{name}.parquet")

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.outputs import AnyEvent, GroupRecord, OffsetRecord
 from streaming.history.sql import queries, query
-from streaming.history.tables import AT_MS, TABLES, table_of, to_row
+from streaming.history.tables import AT_MS, NOT_PUBLISHED, TABLES, table_of, to_row
 from streaming.views import Views
 from streaming.wire.records import Tombstone
 from tests.streaming.views.consumers import life
@@ -38,7 +38,7 @@ def test_the_table_of_events_has_every_field_of_every_event(kind: type[Any]) -> 
 @pytest.mark.parametrize(("kind", "table"), [(GroupRecord, "groups"), (OffsetRecord, "offsets")])
 def test_the_other_tables_have_every_field_of_their_records(kind: type[Any], table: str) -> None:
     fields = {field.encode_name for field in msgspec.structs.fields(kind)}
-    assert fields | {"at"} == set(TABLES[table].names)
+    assert fields | NOT_PUBLISHED == set(TABLES[table].names)
 
 
 ONLY_OF_CONSUMERS = ("rack_id", "member_epoch", "state", "subscribed_topics", "regex", "revoking", "target", "protocol")
@@ -53,7 +53,7 @@ def test_rows_fit_the_schemas_of_their_tables() -> None:
     for record in raws(world):
         taken = views.take(record, 0)
         if taken is not None and not isinstance(taken, Tombstone):
-            rows[table_of(taken)].append(to_row(taken))
+            rows[table_of(taken)].append(to_row(taken, "p"))
     for name, each in rows.items():
         assert each
         read = pa.Table.from_pylist(each, schema=TABLES[name]).to_pylist()
@@ -70,7 +70,7 @@ def test_rows_fit_the_schemas_of_their_tables() -> None:
 def test_the_work_of_a_worker_of_kafka_connect_has_a_column() -> None:
     record = Replay("connect").until(72_000).record
     assert record is not None
-    (back,) = pa.Table.from_pylist([to_row(record)], schema=TABLES["groups"]).to_pylist()
+    (back,) = pa.Table.from_pylist([to_row(record, "p")], schema=TABLES["groups"]).to_pylist()
     first, second = (member["work"] for member in back["members"])
     assert (first["connectors"], dict(first["tasks"])) == (["orders-source"], {"orders-source": [0, 1]})
     assert dict(second["tasks"]) == {"orders-source": [2], "refunds-source": [0]}
@@ -82,7 +82,7 @@ def test_rows_of_a_consumer_group_fit_the_schemas() -> None:
     for record in raws(life()):
         taken = views.take(record, 0)
         if isinstance(taken, GroupRecord):
-            rows.append(to_row(taken))
+            rows.append(to_row(taken, "p"))
     read = pa.Table.from_pylist(rows, schema=TABLES["groups"]).to_pylist(maps_as_pydicts="strict")
     revoking = next(row for row in read if any(member["revoking"] for member in row["members"]))
     assert (revoking["type"], revoking["generation_id"], revoking["assignment_epoch"]) == ("consumer", 3, 3)
@@ -94,11 +94,11 @@ def test_rows_of_a_consumer_group_fit_the_schemas() -> None:
 
 def test_rows_of_a_group_under_policies_fit_the_schemas() -> None:
     """The tables have vacant seats, their takers and the standing of members."""
-    (row,) = pa.Table.from_pylist([to_row(RECORD)], schema=TABLES["groups"]).to_pylist()
+    (row,) = pa.Table.from_pylist([to_row(RECORD, "p")], schema=TABLES["groups"]).to_pylist()
     assert (row["hold"]["vacant"], [member["standing"] for member in row["members"]]) == (
         1, [None, "quarantined", "standing_by"],
     )  # fmt: skip
-    rows = pa.Table.from_pylist([to_row(event) for event in DEPLOY], schema=TABLES["events"]).to_pylist()
+    rows = pa.Table.from_pylist([to_row(event, "p") for event in DEPLOY], schema=TABLES["events"]).to_pylist()
     seats = [(r["policy"], r["how"], json.loads(r["partitions"])) for r in rows if r["event"].startswith("seat_")]
     assert seats[:2] == [("succession", None, {"t": [1]}), (None, "took", {"t": [1]})]
 

@@ -116,7 +116,7 @@ def test_tables_keep_every_number(number: int, tmp_path: Path) -> None:
     """A Parquet file keeps the number; some readers cannot show it as a time, and none of them fails."""
     for record in EVERY:
         for name in numbers_of(record):
-            row = to_row(structs.replace(record, **{name: number}))
+            row = to_row(structs.replace(record, **{name: number}), "p")
             table = pa.Table.from_pylist([row], schema=TABLES[table_of(record)])
             pq.write_table(table, file := tmp_path / "t.parquet")
             assert pq.read_table(file, columns=[name]).to_pylist() == [{name: number}]
