@@ -5,6 +5,8 @@
     spark.sql(query("rebalances_by_cause")).show()
 
 A crash leaves repeats in the topics. They are equal to the last byte, and the tables contain them once.
+
+The queries read the views of `FOLLOWING`, which join the records of a group that has moved between coordinators.
 """
 
 from collections.abc import Collection
@@ -24,6 +26,9 @@ from streaming.kafka.reader import TopicReader
 TOPICS = {"events": "events", "groups": "groups", "offsets": "groups"}
 """The topic of each table, without its prefix."""
 
+FOLLOWING = ("group_moves", "followed_events", "followed_groups")
+"""The views of `streaming/history/following`, each after those that it reads."""
+
 
 def register(spark: SparkSession, settings: Settings, peers: Collection[str] | None = None) -> None:
     """Register the tables of a coordinator and of others as temporary views. Each query of them reads the topics again.
@@ -42,6 +47,7 @@ def register(spark: SparkSession, settings: Settings, peers: Collection[str] | N
         TopicReader(settings, topics, "coordinator-history").close()
     for name in TABLES:
         _from_topics(spark, settings, name, [own, *others]).createOrReplaceTempView(name)
+    _follow(spark)
 
 
 def register_files(spark: SparkSession, folder: Path) -> None:
@@ -54,6 +60,7 @@ def register_files(spark: SparkSession, folder: Path) -> None:
         missing = [field for field in _schema(name) if field.name not in read.columns]
         nulls = {field.name: F.lit(None).cast(field.dataType) for field in missing}
         read.withColumns(nulls).createOrReplaceTempView(name)
+    _follow(spark)
 
 
 def queries() -> list[str]:
@@ -64,6 +71,12 @@ def queries() -> list[str]:
 def query(name: str) -> str:
     """Return the text of a query that comes with this package."""
     return (files(__package__) / "queries" / f"{name}.sql").read_text()
+
+
+def _follow(spark: SparkSession) -> None:
+    for name in FOLLOWING:
+        text = (files(__package__) / "following" / f"{name}.sql").read_text()
+        spark.sql(text).createOrReplaceTempView(name)
 
 
 def _schema(name: str) -> StructType:

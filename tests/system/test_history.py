@@ -187,7 +187,7 @@ def test_queries_agree_with_the_views_of_a_group_under_policies(tmp_path: Path) 
 
     (cost,) = spark.sql(query("restarts_and_what_they_cost")).collect()
     assert {name: value for name, value in cost.asDict().items() if name != "day"} == {
-        "group_id": "deploy", "departures": 4, "rebalances": 1, "seats_vacated": 4,
+        "group_id": "deploy", "coordinator": "p", "departures": 4, "rebalances": 1, "seats_vacated": 4,
         "seats_passed_on": 2, "seats_adopted": 1, "longest_without_owner_ms": 60_100,
         "partition_seconds_without_owner": 64.4,
     }  # fmt: skip

@@ -2,23 +2,24 @@
 -- that partitions of these seats had no owner. Of the seats whose vacancy ended in a rebalance, the query
 -- time_without_owner has the time.
 WITH turns AS (
-  SELECT *, lag(event) OVER (PARTITION BY group_id ORDER BY at_ms, version) AS event_before
-  FROM events
+  SELECT *, lag(event) OVER (PARTITION BY group_id, coordinator ORDER BY arrival, at_ms, version) AS event_before
+  FROM followed_events
   WHERE event IN ('rebalance_started', 'rebalance_completed', 'group_emptied')
 ), costs AS (
-  SELECT group_id, at, event, how, unowned_ms,
+  SELECT group_id, coordinator, at, event, how, unowned_ms,
          aggregate(map_values(from_json(partitions, 'map<string, array<int>>')), 0, (sum, each) -> sum + size(each))
            AS places
-  FROM events
+  FROM followed_events
   WHERE event IN ('member_left', 'member_expired', 'seat_vacated', 'seat_taken')
   UNION ALL
-  SELECT group_id, at, event, CAST(NULL AS STRING), CAST(NULL AS BIGINT), CAST(NULL AS INT)
+  SELECT group_id, coordinator, at, event, CAST(NULL AS STRING), CAST(NULL AS BIGINT), CAST(NULL AS INT)
   FROM turns
   WHERE event = 'rebalance_started' AND event_before IS DISTINCT FROM 'rebalance_started'
     AND cause <> 'cooperative_round'
 )
 SELECT date_trunc('day', at)                                             AS day,
        group_id,
+       coordinator,
        count_if(event IN ('member_left', 'member_expired'))              AS departures,
        count_if(event = 'rebalance_started')                             AS rebalances,
        count_if(event = 'seat_vacated')                                  AS seats_vacated,
@@ -28,4 +29,4 @@ SELECT date_trunc('day', at)                                             AS day,
        round(coalesce(sum(unowned_ms * places), 0) / 1000, 3)            AS partition_seconds_without_owner
 FROM costs
 GROUP BY ALL
-ORDER BY day DESC, departures DESC, group_id
+ORDER BY day DESC, departures DESC, group_id, coordinator
