@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from streaming.views.text import escape
 
@@ -32,6 +32,10 @@ class Kind(StrEnum):
     COMMIT_LOST = "commit lost"
     ABORTED_KEPT = "aborted commit kept"
     STANDS_OLD = "an older record stands last"
+    NOT_ARRIVED = "not arrived"
+    NOT_RELEASED = "not released"
+    TWO_SERVE = "two coordinators"
+    MOVE_CHANGED = "changed by a move"
     UNREADABLE = "unreadable"
 
 
@@ -53,6 +57,10 @@ EXPLAINED = {
     Kind.COMMIT_LOST:     "an acknowledged commit is kept, and so is that of a committed transaction",
     Kind.ABORTED_KEPT:    "the offsets of an aborted transaction are never committed",
     Kind.STANDS_OLD:      "the last record of a key is the newest one; a late repeat is corrected",
+    Kind.NOT_ARRIVED:     "a group that has moved is at the coordinator that it has moved to",
+    Kind.NOT_RELEASED:    "a group arrives only when its coordinator has released it, with the number of the release",
+    Kind.TWO_SERVE:       "one coordinator serves a group at a time",
+    Kind.MOVE_CHANGED:    "a move changes no generation, no member and no assignment",
     Kind.UNREADABLE:      "only the coordinator writes its output topics, and its records follow its schemas",
 }  # fmt: skip
 
@@ -63,15 +71,18 @@ class Finding(Struct, frozen=True):
     Args:
         place: The record that shows it, as `topic-partition@offset`.
         text: Safe to print on one line, whatever the ids in it are.
+        prefix: The coordinator, if several are checked.
     """
 
     kind: Kind
     group_id: str | None
     place: str
     text: str
+    prefix: str | UnsetType = UNSET
 
     def __str__(self) -> str:
-        return f"{self.kind}: {escape(self.group_id or '-')}: {self.text} ({self.place})"
+        where = "" if self.prefix is UNSET else f"{escape(self.prefix)}: "
+        return f"{self.kind}: {where}{escape(self.group_id or '-')}: {self.text} ({self.place})"
 
 
 class Report(Struct):
@@ -80,6 +91,8 @@ class Report(Struct):
     Args:
         corrected: The number of keys whose last record was an older one for a while. They are no findings.
         is_observed: Whether Kafka's own coordinator keeps the groups, so that there are no requests to compare.
+        moves: The number of moves of which both ends were compared, if several coordinators are checked.
+        followed_one_in: The moves of one in this number of groups were compared.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -90,11 +103,25 @@ class Report(Struct):
     commits: int = 0
     corrected: int = 0
     is_observed: bool = False
+    moves: int | UnsetType = UNSET
+    followed_one_in: int | UnsetType = UNSET
 
     def add(self, finding: Finding) -> None:
         self.counts[finding.kind] += 1
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(finding)
+
+    def add_all(self, other: "Report", prefix: str) -> None:
+        """Add the report about one of several coordinators."""
+        listed = [structs.replace(finding, prefix=prefix) for finding in other.findings]
+        self.findings += listed[: FINDINGS_MAX - len(self.findings)]
+        self.counts += other.counts
+        self.records += other.records
+        self.groups += other.groups
+        self.requests += other.requests
+        self.commits += other.commits
+        self.corrected += other.corrected
+        self.is_observed = self.is_observed and other.is_observed
 
     def to_json(self) -> dict[str, Any]:
         return dict(msgspec.to_builtins(self))
@@ -106,6 +133,10 @@ class Report(Struct):
         if not self.is_observed:
             compared = f"{self.requests} requests and {self.commits} acknowledged commits"
             summary += f", {compared} were compared with later records"
+        if self.moves is not UNSET:
+            summary += f", both ends of {self.moves} move{'s' * (self.moves != 1)} were compared"
+        if self.followed_one_in is not UNSET and self.followed_one_in > 1:
+            summary += f" (of one in {self.followed_one_in} groups; name groups to compare theirs)"
         if self.corrected:
             summary += f"; another writer repeated {self.corrected} keys late, and they have been written again since"
         if not listed:

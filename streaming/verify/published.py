@@ -22,6 +22,7 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from streaming.verify.consumers import is_of_consumers
+from streaming.verify.custody import Following
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind
 from streaming.verify.offsets import Committed, WrittenOffsets
 from streaming.verify.owners import Owners
@@ -56,10 +57,18 @@ class Published:
         wanted: The groups to check; None for all.
         events_from: The first offset of the events partition that is kept.
         is_observed: Whether Kafka's own coordinator keeps the groups. Then versions, repeats and owners are judged.
+        following: The collector of the groups' stays, if several coordinators are checked.
     """
 
-    def __init__(self, wanted: Collection[str] | None, events_from: int, *, is_observed: bool = False) -> None:
-        self._wanted, self._is_observed = wanted, is_observed
+    def __init__(
+        self,
+        wanted: Collection[str] | None,
+        events_from: int,
+        *,
+        is_observed: bool = False,
+        following: Following | None = None,
+    ) -> None:
+        self._wanted, self._is_observed, self._following = wanted, is_observed, following
         self._next, self._removed, self._ended = [0, events_from], [0, 0], [0, 0]
         self._events_from_ms = math.inf if events_from else -math.inf
         self._held: list[Held] = []
@@ -82,8 +91,12 @@ class Published:
             return
         group = self.groups.setdefault(read.group_id, Watched())
         if topic == GROUPS:
-            _note_late(group, read, record)
+            is_newest = _note_late(group, read, record)
             self.offsets.take(read)
+        else:
+            is_newest = True
+        if self._following is not None and is_newest:
+            self._following.take(read, version, _own_ms(read), record)
         if version is None:
             return
         doubtful = group.places[topic].doubtful
@@ -109,6 +122,8 @@ class Published:
         for group_id, group in self.groups.items():
             yield from self._stands_old(group_id, group, at_ms)
         yield from missing
+        if self._following is not None:
+            self._following.end(self._events_from_ms, self._next[GROUPS] - self._removed[GROUPS])
 
     def _is_certain(self, held: Held, lacking: Collection[str | None]) -> bool:
         finding, group = held.finding, self.groups[held.finding.group_id or ""]
@@ -291,12 +306,15 @@ def _own_ms(read: Record) -> int | None:
     return int(read.at_ms)
 
 
-def _note_late(group: Watched, read: Record, record: Any) -> None:
+def _note_late(group: Watched, read: Record, record: Any) -> bool:
+    """Note the order of a record. Return whether it is newer than all earlier ones of its key."""
+    is_newest = False
     if isinstance(read, GroupRecord | OffsetRecord | Tombstone) and (order := order_of(read)) is not None:
-        group.standing.take(record.key, order)
+        is_newest = group.standing.take(record.key, order)
         group.late = {key: place for key, place in group.late.items() if key in group.standing.late}
         if record.key in group.standing.late:
             group.late[record.key] = _where(record), record.timestamp
+    return is_newest
 
 
 def _words(key: bytes) -> str:

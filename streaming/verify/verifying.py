@@ -7,6 +7,7 @@ topics. So the records of an answered request are published by then, except thos
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from operator import itemgetter
 
 from coordinator.hashing import shard_of
@@ -14,6 +15,7 @@ from streaming.config.settings import Settings
 from streaming.kafka.prefixes import is_observed
 from streaming.kafka.reader import Progress, Record, TopicReader
 from streaming.moments import unix_ms
+from streaming.verify.custody import Custody
 from streaming.verify.exchanges import REQUESTS_MAX, Exchanges
 from streaming.verify.findings import Finding, Report
 from streaming.verify.published import Published
@@ -22,12 +24,16 @@ from streaming.views.version_follower import EVENTS, GROUPS
 SETTLING_MS = 30_000
 """Records that are younger may be incomplete: a batch writes to all topics, but not at the same time."""
 
+Tell = Callable[[int, int], None]
+"""A function that is called with the number of records read, and with the approximate total."""
+
 
 def verify(
     settings: Settings,
     groups: Collection[str] | None = None,
-    tell: Callable[[int, int], None] = lambda read, of: None,
+    tell: Tell = lambda read, of: None,
     settling_ms: int = SETTLING_MS,
+    peers: Collection[str] = (),
 ) -> Report:
     """Check a coordinator's promises with the records on its topics.
 
@@ -35,10 +41,40 @@ def verify(
         groups: The groups to check; None for all.
         tell: Called after each batch of records with the number of records read and the approximate total.
         settling_ms: 0 if no process writes to the topics any more.
+        peers: The prefixes of other coordinators. They are checked too, and so are the moves of groups between all.
 
     Raises:
         BrokerUnreachable: No broker answers.
         NoCoordinator: The topics do not exist.
+    """
+    if not peers:
+        return _verify(settings, groups, tell, settling_ms)
+    prefixes = tuple(dict.fromkeys((settings.topic_prefix, *peers)))
+    report, custody = Report(is_observed=True), Custody(prefixes)
+    for prefix in prefixes:
+        at, before = settings.model_copy(update={"topic_prefix": prefix}), report.records
+        told = partial(_tell_on, tell, before)
+        report.add_all(_verify(at, groups, told, settling_ms, custody), prefix)
+    _add(report, custody.findings())
+    report.moves, report.followed_one_in = custody.moves, custody.one_in
+    return report
+
+
+def _tell_on(tell: Tell, before: int, read: int, of: int) -> None:
+    tell(before + read, before + of)
+
+
+def _verify(
+    settings: Settings,
+    groups: Collection[str] | None,
+    tell: Tell,
+    settling_ms: int,
+    custody: Custody | None = None,
+) -> Report:
+    """Check one coordinator.
+
+    Args:
+        custody: The stays of groups at all coordinators, if several are checked.
     """
     if is_observed(settings):
         return _verify_observed(settings, groups, tell, settling_ms)
@@ -52,8 +88,14 @@ def verify(
         progress.expect(replies.length() + sum(each.length(shards) for each in (requests, events, published)))
         for partition, begin in replies.first_offsets.items():
             _add(report, exchanges.replies(replies.read(partition), is_cut=begin > 0))
+        if custody is not None:
+            custody.begin(settings.topic_prefix, len(requests.first_offsets), now_ms - settling_ms)
         for partition in sorted(shards):
-            judge = Published(groups, events.first_offsets[partition])
+            begin, following = events.first_offsets[partition], None
+            if custody is not None:
+                groups_end = published.ends[settings.groups_topic, partition]
+                following = custody.partition(settings.topic_prefix, partition, groups_end, is_cut=begin > 0)
+            judge = Published(groups, begin, following=following)
             _judge(report, judge, _in_order(published, events, partition), now_ms - settling_ms)
             is_cut = requests.first_offsets[partition] > 0
             _add(report, exchanges.asked(requests.read(partition), judge, is_cut=is_cut))
@@ -71,9 +113,7 @@ def _judge(report: Report, judge: Published, records: Iterable[tuple[int, Record
     report.corrected += sum(group.standing.corrected for group in judge.groups.values())
 
 
-def _verify_observed(
-    settings: Settings, groups: Collection[str] | None, tell: Callable[[int, int], None], settling_ms: int
-) -> Report:
+def _verify_observed(settings: Settings, groups: Collection[str] | None, tell: Tell, settling_ms: int) -> Report:
     """Check what `coordinator observe` has published: versions, repeats, and the owners of each generation.
 
     It takes no requests, so there are neither requests nor replies to compare the records with.

@@ -69,11 +69,12 @@ class Simulation:
     Args:
         sends_on_silence: The client of the first name sends its commit to the other coordinator too while it waits: a
             seeded bug.
+        coordinators: The kind of both coordinators.
     """
 
-    def __init__(self, seed: int, *, sends_on_silence: bool = False) -> None:
+    def __init__(self, seed: int, *, sends_on_silence: bool = False, coordinators: type[Pair] = Pair) -> None:
         self.chance, self.sends_on_silence = Random(seed), sends_on_silence
-        pair = Pair.stable("c1", "c2")
+        pair = coordinators.stable("c1", "c2")
         self.pair, self.sides = pair, {"A": pair.a, "B": pair.b}
         self.now_ms = 20_000
         self.skew_ms = {"A": 0, "B": self.chance.randint(-CLOCKS_DIFFER_MS, CLOCKS_DIFFER_MS)}

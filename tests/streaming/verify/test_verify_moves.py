@@ -1,82 +1,29 @@
 """`verify` and the views on the topics of a group that moves between two coordinators, there and back."""
 
-import heapq
-from operator import attrgetter
 from typing import Any
 
 import pytest
 
-from coordinator.outputs import GroupArrived, Output, ToPeer
-from coordinator.requests import Received
+from coordinator.outputs import GroupArrived
 from streaming.verify.findings import Kind
-from streaming.verify.published import Published
-from streaming.views.fold import Raw, Views
 from streaming.views.owners import spans_of_owners
-from streaming.views.version_follower import EVENTS, GROUPS
-from streaming.wire.records import to_row
-from tests.coordinator.moving.pair import Coordinator, Pair
-from tests.streaming.views.written import TOPICS, Written
-
-
-class Writing(Coordinator):
-    """A coordinator whose published records are kept as its topics have them."""
-
-    def __init__(self, *names: str, **config: Any) -> None:
-        super().__init__(*names, **config)
-        self.topics: dict[str, list[Written]] = {name: [] for name in TOPICS}
-
-    def step(self, log: list[Received], now_ms: int) -> list[Output]:
-        outputs = super().step(log, now_ms)
-        for output in outputs:
-            if not isinstance(output, ToPeer):
-                row = to_row(output, TOPICS, 0)
-                kept = self.topics[row.topic]
-                kept.append(Written(row.topic, 0, len(kept), now_ms, row.key, row.value, row.headers or []))
-        return outputs
-
-    def read(self) -> list[Written]:
-        """Return the records of both topics, by their times."""
-        return list(heapq.merge(self.topics["groups"], self.topics["events"], key=attrgetter("timestamp")))
-
-    def verify(self) -> list[tuple[Kind, str]]:
-        """Return the findings of `verify`."""
-        published, found = Published(None, 0), []
-        for record in self.read():
-            found += published.take(EVENTS if record.topic == "events" else GROUPS, record)
-        return [(each.kind, each.text) for each in (*found, *published.end(self.now_ms))]
-
-    def views(self) -> Views:
-        """Return the views of a reader that has read the topics from the first record on."""
-        views = Views()
-        views.begin()
-        for record in self.read():
-            headers = dict(record.headers)
-            raw = Raw(
-                topic=record.topic,
-                partition=0,
-                offset=record.offset,
-                timestamp_ms=record.timestamp,
-                key=record.key,
-                value=record.value,
-                version=headers.get("version"),
-                at_ms=headers.get("at_ms"),
-            )
-            views.take(raw, self.now_ms)
-        return views
+from tests.streaming.verify.writing import Writing, WritingPair
+from tests.streaming.views.written import Written
 
 
 @pytest.fixture
-def pair() -> Pair:
-    pair = Pair(Writing("A", "B"), Writing("B", "A", slots="none"))
+def pair() -> WritingPair:
+    pair = WritingPair(Writing("A", "B"), Writing("B", "A", slots="none"))
     a = pair.a.at(1_000)
     for name in ("c1", "c2", "c1"):
         a.join(name, session_timeout_ms=45_000, rebalance_timeout_ms=40_000)
     a.sync("c1", plan={"c1": {"t": [0]}, "c2": {"t": [1]}}).sync("c2").is_("Stable")
     a.commit("c1", {("t", 0): 5})
-    return pair.know()
+    pair.know()
+    return pair
 
 
-def moved_there_and_back(pair: Pair) -> Pair:
+def moved_there_and_back(pair: WritingPair) -> WritingPair:
     pair.a.at(2_000).release()
     pair.b.at(2_500)
     pair.a.at(3_000)
@@ -89,12 +36,12 @@ def moved_there_and_back(pair: Pair) -> Pair:
     return pair
 
 
-def test_the_topics_of_both_coordinators_are_right(pair: Pair) -> None:
+def test_the_topics_of_both_coordinators_are_right(pair: WritingPair) -> None:
     moved_there_and_back(pair)
     assert (pair.a.verify(), pair.b.verify()) == ([], [])
 
 
-def test_an_empty_group_keeps_its_generation(pair: Pair) -> None:
+def test_an_empty_group_keeps_its_generation(pair: WritingPair) -> None:
     pair.a.leave("c1").leave("c2").is_("Empty")
     moved = pair.a.at(2_000).release()
     pair.b.at(2_500)
@@ -106,7 +53,7 @@ def test_an_empty_group_keeps_its_generation(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("side", ["a", "b"])
-def test_a_lost_record_after_the_arrival_is_missing(pair: Pair, side: str) -> None:
+def test_a_lost_record_after_the_arrival_is_missing(pair: WritingPair, side: str) -> None:
     at: Any = getattr(moved_there_and_back(pair), side)
     (arrived,) = at.events(GroupArrived)
     lost = next(r for r in at.topics["groups"] if b'"version":%d' % (arrived.version + 1) in (r.value or b""))
@@ -119,11 +66,11 @@ def test_a_lost_record_after_the_arrival_is_missing(pair: Pair, side: str) -> No
     assert list(at.views().missing(at.now_ms + 60_000, 0)) != []
 
 
-def test_the_views_find_no_gap_and_the_owners_know_of_the_move(pair: Pair) -> None:
+def test_the_views_find_no_gap_and_the_owners_know_of_the_move(pair: WritingPair) -> None:
     moved_there_and_back(pair)
     for side in (pair.a, pair.b):
-        assert list(side.views().missing(side.now_ms + 60_000, 0)) == []  # type: ignore[attr-defined]
-    at_a, at_b = (side.views().groups["g"] for side in (pair.a, pair.b))  # type: ignore[attr-defined]
+        assert list(side.views().missing(side.now_ms + 60_000, 0)) == []
+    at_a, at_b = (side.views().groups["g"] for side in (pair.a, pair.b))
     assert (at_a.is_there, at_b.is_there) == (True, False)
     ends = {span.because for each in spans_of_owners(at_a).values() for span in each}
     assert ends == {"group moved to B", None}
