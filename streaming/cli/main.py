@@ -310,6 +310,14 @@ app.command()(watch)
 def verify(
     groups: Annotated[list[str] | None, typer.Argument(help="Only these groups.", show_default=False)] = None,
     output: Annotated[Format, typer.Option("--output", "-o", help="Sentences, or one JSON object.")] = Format.text,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PREFIX",
+            help="Check this coordinator too, and the moves of groups between all; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
@@ -322,7 +330,7 @@ def verify(
 
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
     with shown(Work("Verifying", "records")) as work:
-        report = judged(settings, groups or None, work.report)
+        report = judged(settings, groups or None, work.report, peers=with_peers(settings, peer).peers if peer else ())
     typer.echo(json.dumps(report.to_json(), indent=2) if output is Format.json else str(report))
     if report.findings:
         raise typer.Exit(1)
