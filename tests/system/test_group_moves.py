@@ -1,6 +1,7 @@
 """Groups with members move between two coordinators that run, there and back, and no client notices."""
 
 import json
+import re
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Thread
@@ -30,6 +31,9 @@ from tests.system.waiting import HANG_S, wait_until
 pytestmark = pytest.mark.long
 
 TOPIC, PARTITIONS = "moved-records", 4
+
+MOVES = 12
+"""The number of moves at least: each of six groups moves there and back."""
 
 TAKEN_BACK = "taken-back"
 
@@ -159,10 +163,21 @@ def pair(run_service: Run, broker: Any, tmp_path: Path) -> tuple[Service, Servic
     return start_pair(run_service, broker.bootstrap_servers, tmp_path, ("moves-from", "moves-to"))
 
 
-def verified(settings: Settings) -> str:
+def verified(settings: Settings, *typed: str) -> str:
     """Return the result of `coordinator verify`."""
     flags = ("-b", str(settings.bootstrap_servers), "--topic-prefix", settings.topic_prefix)
-    return str(CliRunner().invoke(app, ["verify", *flags]).output)
+    return str(CliRunner().invoke(app, ["verify", *typed, *flags]).output)
+
+
+def check_the_topics(a: Settings, b: Settings) -> None:
+    """Check that nothing is found at each coordinator, nor in the moves between both, from either one."""
+    for settings, other in ((a, b), (b, a)):
+        assert "Nothing found" in (found := verified(settings)), found
+        found = verified(settings, "--peer", other.topic_prefix)
+        assert "Nothing found" in found, found
+        compared = re.search(r"both ends of (\d+) moves were compared", found)
+        assert compared is not None, found
+        assert int(compared[1]) >= MOVES, found
 
 
 def history(settings: Settings, group_id: str) -> list[dict[str, Any]]:
@@ -275,5 +290,4 @@ def test_groups_move_there_and_back_and_their_clients_notice_nothing(pair: tuple
         check_that_clients_of_the_target_ask_its_peer(a, b)
         check_that_new_groups_begin_at_the_owner_of_their_slot(a, b, gateway)
         check_that_a_group_is_taken_back(a, pair[1], gateway)
-    for settings in (a, b):
-        assert "Nothing found" in verified(settings)
+    check_the_topics(a, b)
