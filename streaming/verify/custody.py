@@ -14,9 +14,9 @@ from streaming.verify.moves import Coordinator, GroupMoves
 from streaming.verify.stays import GroupStays, Written
 from streaming.wire.records import Tombstone
 
-ENTRIES_MAX = 1_000_000
-"""The number of stays, and of offsets and members at both ends of moves, that are kept of all coordinators. Beyond it,
-the groups are halved by a hash of their ids. So a group is followed at all coordinators or at none."""
+ENTRIES_MAX = 500_000
+"""The number of stays, and of offsets and members at both ends of moves, that are kept of all coordinators, in some 400
+MB. Beyond it, the groups are halved by a hash of their ids. So a group is followed at all coordinators or at none."""
 
 HASHES = 2**32
 """The number of hashes of ids."""

@@ -161,6 +161,7 @@ class GroupStays(Struct):
             case GroupMoved():
                 if not self.stays or self.stays[-1].is_over:  # its earlier events are gone
                     self.stays.append(Stay(at, at))
+                    self.suspects = [each for each in self.suspects if each.at_ms > at.at_ms]
                 self.stays[-1].moved, self.stays[-1].moved_at = event, at
             case GroupDeleted():
                 self._serving(at).deleted_ms = event.at_ms

@@ -67,7 +67,10 @@ def test_a_commit_after_the_release_is_reported(pair: WritingPair, ends: bool):
     assert (Kind.TWO_SERVE, "A") in found(pair)
 
 
-def test_a_group_that_is_created_while_another_coordinator_serves_it_is_reported(pair: WritingPair):
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_group_that_is_created_while_another_coordinator_serves_it_is_reported(pair: WritingPair, ends: bool):
+    if ends:
+        pair.a.leave("c1").leave("c2").at(START_MS + 5_000 + 2 * CLOCKS_APART_MS).delete()
     other = Writing("B", "A").at(START_MS + 5_000)
     other.commit_from_outside("admin", {("t", 0): 1})
     pair.b = other

@@ -213,6 +213,16 @@ def test_events_that_have_expired_have_no_finding(moved: WritingPair, sides: str
     assert between(moved) == []
 
 
+def test_records_before_the_first_event_that_is_kept_are_no_stay_of_their_own(moved: WritingPair):
+    moved.a.expire(len(moved.a.topics["events"]) - 1)
+    kept = moved.a.topics["groups"]
+    kept[:] = [each if each.value else replace(each, timestamp=each.timestamp + 1) for each in kept]
+    custody, found = custody_of(moved.a, moved.b)
+    assert (found, list(custody.findings())) == ([], [])
+    (stay,) = custody._coordinators["A"].stays["g"].stays
+    assert (stay.is_created, stay.left, stay.moved is None) == (False, None, False)
+
+
 def test_an_arrival_that_has_expired_is_no_creation(pair: WritingPair):
     """The copies of the target have the times at which the source has published them."""
     pair.a.at(START_MS + 3 * CLOCKS_APART_MS).release()
