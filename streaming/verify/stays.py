@@ -207,10 +207,9 @@ class GroupStays(Struct):
         if left is None:
             return records
         in_transit = [each for each in records if moved is None or each.at_ms <= moved.at_ms]
-        late = [each for each in in_transit if each.version > (left.version or 0)]
-        if late and not self._may_be_repeated(stay):
-            text = f"version {late[0].version} was published after the release to {escape(left.to)}"
-            self._find(Kind.TWO_SERVE, late[0], text)
+        if in_transit and not self._may_be_repeated(stay):
+            text = f"version {in_transit[0].version} was published after the release to {escape(left.to)}"
+            self._find(Kind.TWO_SERVE, in_transit[0], text)
         return [each for each in records if each not in in_transit]
 
     def _may_be_repeated(self, stay: Stay) -> bool:

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from coordinator.outputs import OffsetRecord
+from streaming.verify.findings import Kind
+from streaming.verify.stays import SUSPECTS_MAX, GroupStays
+from streaming.verify.stays import Written as Place
 from streaming.verify.version_audit import CLOCKS_APART_MS
 from tests.coordinator.moving.simulation import Simulation
 from tests.streaming.verify.writing import (
@@ -95,9 +99,9 @@ def test_a_group_that_rebalances_at_the_target_and_comes_back_has_no_finding(mov
     b.sync("c1", plan={"c1": {"t": [0, 1]}}).is_("Stable", members="c1")
     go_back(moved)
     assert verify_both(moved.a, moved.b) == []
-    moved.a.compact()
-    assert verify_both(moved.a, moved.b) == []
     moved.b.compact(next(each.offset for each in moved.b.topics["groups"] if each.value is None))
+    assert verify_both(moved.a, moved.b) == []
+    moved.a.compact()
     assert verify_both(moved.a, moved.b) == []
 
 
@@ -250,6 +254,69 @@ def test_a_record_before_an_event_of_a_member_is_not_compared(moved: WritingPair
     moved.b.alter("groups", lambda value: "members" in value, lambda value: value["members"].pop())
     moved.a.alter("events", of("assignment_changed"), lambda value: value.update(version=14))
     assert between(moved) == []
+
+
+def test_a_record_before_an_event_of_a_member_is_not_compared_after_a_return(pair: WritingPair):
+    """The group is as it was at the refused release, and its record is not written again."""
+    pair.a.at(START_MS + 1_000).release()
+    pair.b.at(START_MS + 1_100).cancel(pair.adopt_record())
+    pair.carry_on(START_MS + 1_500)
+    pair.a.at(START_MS + 2_000).release()
+    pair.carry_on(START_MS + 2_500)
+    pair.b.alter("groups", lambda value: "members" in value, lambda value: value["members"].pop())
+    assert [each.kind for each in between(pair)] == [Kind.MOVE_CHANGED]
+    pair.a.alter("events", of("assignment_changed"), lambda value: value.update(version=14))
+    assert between(pair) == []
+
+
+def test_offsets_of_a_later_life_are_not_compared(moved: WritingPair):
+    """Compaction has removed the tombstones between both lives, and the versions of the later one begin at 1."""
+    moved.b.leave("c1").leave("c2").at(START_MS + 3_000).delete().at(START_MS + 4_000).release()
+    moved.carry_on(START_MS + 4_500)
+    moved.a.at(START_MS + 5_000).commit_from_outside("admin", {("t", 0): 1}).compact()
+    assert between(moved) == []
+
+
+def test_members_of_a_later_stay_are_not_compared(moved: WritingPair):
+    go_back(moved).a.compact()
+    moved.a.alter("groups", lambda value: "members" in value, lambda value: value["members"].pop())
+    assert [(each.kind, each.prefix) for each in between(moved)] == [(Kind.MOVE_CHANGED, "A")]
+
+
+def test_a_late_repeat_of_a_release_that_is_the_first_event_is_no_transit(moved: WritingPair):
+    """The events between the first writing and the repeat have expired."""
+    go_back(moved)
+    kept = moved.a.topics["events"]
+    release = next(each for each in kept if b"group_released" in (each.value or b""))
+    moved.a.at(START_MS + 3 * CLOCKS_APART_MS).release()
+    last = kept.pop()
+    kept += [
+        replace(release, offset=last.offset, timestamp=last.timestamp - 1),
+        replace(last, offset=last.offset + 1),
+    ]
+    moved.a.expire(last.offset)
+    moved.carry_on(START_MS + 4 * CLOCKS_APART_MS)
+    assert between(moved) == []
+
+
+def test_records_that_wait_for_an_event_are_bounded():
+    stays = GroupStays(is_cut=False)
+    for version in range(1, SUSPECTS_MAX + 6):
+        record = OffsetRecord(
+            group_id="g",
+            topic="t",
+            partition=0,
+            offset=version,
+            leader_epoch=-1,
+            metadata="",
+            commit_timestamp_ms=version,
+            expire_timestamp_ms=None,
+            generation_id=-1,
+            member_id="",
+            version=version,
+        )
+        stays.wrote(record, Place(version, version, version, "groups-0@0"))
+    assert len(stays.suspects) == SUSPECTS_MAX
 
 
 def test_records_of_another_life_are_not_compared(moved: WritingPair):
