@@ -124,10 +124,10 @@ class TwoCoordinators(Deployment):
         return (each for prefix in PREFIXES for each in self.seats_of(self._of(prefix)))
 
     def end_run(self) -> tuple[Run, list[Report]]:
-        """End the run as every other one, and return what was found for the second coordinator too."""
-        run, verified = super().end_run()
+        """End the run as every other one, and return what was found for both coordinators, and for the moves."""
+        run, _ = super().end_run()
         assert self.services[BESIDE].stop() == Exit.DONE, self.services[BESIDE].log
-        return run, [*verified, verify(self._of(BESIDE), settling_ms=0)]
+        return run, [verify(self.settings, settling_ms=0, peers=(BESIDE,))]
 
 
 class Moving:
