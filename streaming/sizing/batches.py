@@ -1,19 +1,22 @@
 """The time, the processor time and the responses of one coordinator's batches, from its load and the costs.
 
 A batch answers the requests that gathered during the batch before. Its time has a part that no core shortens, the
-driver's planning and the brokers' responses, and work that the tasks share: the state of the touched shards, which is
-handed to Python and back, and the requests. Its processor time has the same parts. Each formula is one line;
-`docs/sizing.md` explains them.
+driver's planning and the brokers' responses. The cores share the rest, which takes as long as its processor time: the
+state of the touched shards, which is handed to Python and back, the touched groups, and the requests. Each formula is
+one line; `docs/sizing.md` explains them.
 """
 
 from dataclasses import dataclass
-from math import inf
+from math import exp, inf
 
 from streaming.sizing.costs import Costs
 from streaming.sizing.load import Load
 
 MEDIAN, NEARLY_ALL = 0.5, 0.99
 """The parts of all responses that arrive within p50 and p99."""
+
+PRECISION = 1e-6
+"""The part by which a computed time of a batch may differ from the solution of its formula."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +26,35 @@ class Batches:
     Args:
         load: The load of this coordinator alone.
         shards: Its shards, which are its request partitions.
-        cores: The cores, which is also the number of parallel tasks (`shuffle_partitions`).
+        cores: The cores that it has for itself. As many tasks run in parallel (`shuffle_partitions`).
     """
 
     load: Load
     shards: int
-    cores: int
+    cores: float
     costs: Costs
 
     def ms(self) -> float:
-        """Return the time of a batch; infinity if the requests of a second take the tasks longer than a second."""
-        busy = self._of_requests("heartbeat_us", "commit_us", "rejoin_us") / 1_000 / self.cores
+        """Return the time of a batch; infinity if the requests of a second take the cores longer than a second.
+
+        A longer batch touches more shards and groups, and so takes longer. Its time is where both are equal.
+        """
+        busy = self._requests_ms() / 1_000 / self.cores
         if busy >= 1:
             return inf
-        return (self.costs["batch_ms"] + self._of_shards("shard_ms", "state_ms_per_mb") / self.cores) / (1 - busy)
+        fixed_ms = self.costs["batch_ms"]
+
+        def of_touched_in(ms: float) -> float:
+            return (fixed_ms + self._touched_ms(ms) / self.cores) / (1 - busy)
+
+        shorter_ms, longer_ms = of_touched_in(0), of_touched_in(inf)
+        while longer_ms - shorter_ms > PRECISION * longer_ms:
+            ms = (shorter_ms + longer_ms) / 2
+            if of_touched_in(ms) > ms:
+                shorter_ms = ms
+            else:
+                longer_ms = ms
+        return longer_ms
 
     def response_ms(self, part: float) -> float:
         """Return the time in which this part of all responses arrives.
@@ -53,28 +71,36 @@ class Batches:
 
     def cores_used(self) -> float:
         """Return the use of the cores: without requests, of the batches, and of the requests."""
-        batch_ms = self.costs["batch_core_ms"] + self._of_shards("shard_core_ms", "state_core_ms_per_mb")
-        requests_ms = self._of_requests("heartbeat_core_us", "commit_core_us", "rejoin_core_us")
-        batches_per_s = 1_000 / (self.ms() + self._pause_ms())
-        return self.costs["idle_cores"] + (batches_per_s * batch_ms + requests_ms) / 1_000
+        ms = self.ms()
+        batch_ms = self.costs["batch_core_ms"] + self._touched_ms(ms)
+        batches_per_s = 1_000 / (ms + self._pause_ms())
+        return self.costs["idle_cores"] + (batches_per_s * batch_ms + self._requests_ms()) / 1_000
 
-    def _of_requests(self, heartbeat: str, commit: str, rejoin: str) -> float:
-        """Return the milliseconds that the requests of a second take, from these costs."""
+    def _requests_ms(self) -> float:
+        """Return the processor time that the requests of a second take."""
         load = self.load
-        amounts = {heartbeat: load.heartbeats_per_s, commit: load.commits_per_s, rejoin: load.rejoins_per_s}
+        amounts = {
+            "heartbeat_core_us": load.heartbeats_per_s,
+            "commit_core_us": load.commits_per_s,
+            "rejoin_core_us": load.rejoins_per_s,
+        }
         return self.costs.total(amounts) / 1_000
 
-    def _of_shards(self, shard: str, state: str) -> float:
-        """Return the milliseconds that the shards that a batch touches take, from these costs."""
-        touched = self.shards_touched()
-        state_mb = state_bytes(self.load, self.costs) / 1e6 * touched / self.shards
-        return self.costs.total({shard: touched - 1, state: state_mb})
+    def _touched_ms(self, batch_ms: float) -> float:
+        """Return the processor time that the shards and groups take that a batch of this time touches."""
+        shards = self.touched(self.shards, batch_ms)
+        state_mb = state_bytes(self.load, self.costs) / 1e6 * shards / self.shards
+        groups_ms = self.touched(self.load.groups, batch_ms) / 1_000
+        amounts = {"shard_core_ms": shards - 1, "state_core_ms_per_mb": state_mb, "group_core_us": groups_ms}
+        return self.costs.total(amounts)
 
-    def shards_touched(self) -> float:
-        """Return the shards that a batch touches on average, if its requests are those of `batch_ms`, and one more."""
-        requests = 1 + self.load.requests_per_s * self.costs["batch_ms"] / 1_000
-        untouched: float = (1 - 1 / self.shards) ** requests
-        return self.shards * (1 - untouched)
+    def touched(self, number: float, batch_ms: float) -> float:
+        """Return how many of a number of shards or groups a batch of this time touches, at least one.
+
+        Its requests are the one that it begins with, and those that arrive in its time, each for any shard or group.
+        """
+        arrived = self.load.requests_per_s * batch_ms / 1_000
+        return 1 + max(0.0, number - 1) * (1 - exp(-arrived / number))
 
     def _pause_ms(self) -> float:
         """Return the time from the end of a batch to the next request, if requests arrive at random."""

@@ -31,19 +31,15 @@ class Cost(NamedTuple):
 
 
 COSTS: Mapping[str, Cost] = {
-    # the time of a batch: a fixed part, and the time of one task for what the tasks share
+    # the time of a batch that touches one shard
     "batch_ms": Cost("ms", "costs", "request to response at rest, p50: a batch that touches one shard", POSITIVE),
-    "response_spread_ms": Cost("ms", "costs", "request to response at rest: p99 less p50"),
-    "shard_ms": Cost("task-ms", "costs", "time of a task for each further shard that a batch touches"),
-    "state_ms_per_mb": Cost("task-ms/MB", "costs", "time of a task to hand the state to Python and back"),
-    "heartbeat_us": Cost("task-us", "costs", "time of a task for a heartbeat"),
-    "commit_us": Cost("task-us", "costs", "time of a task for a commit of one offset"),
-    "rejoin_us": Cost("task-us", "costs", "time of a task for a member's JoinGroup and SyncGroup"),
-    # the processor time of the same, of driver, JVM and Python workers
+    "response_spread_ms": Cost("ms", "rest", "request to response at rest: p99 less p50"),
+    # processor time of driver, JVM and Python workers
     "idle_cores": Cost("cores", "costs", "use of a core without requests"),
     "batch_core_ms": Cost("core-ms", "costs", "processor time of a batch that touches one shard"),
     "shard_core_ms": Cost("core-ms", "costs", "processor time of each further shard that a batch touches"),
     "state_core_ms_per_mb": Cost("core-ms/MB", "costs", "processor time of handing the state to Python and back"),
+    "group_core_us": Cost("core-us", "costs", "processor time of each group that a batch touches"),
     "heartbeat_core_us": Cost("core-us", "costs", "processor time of a heartbeat"),
     "commit_core_us": Cost("core-us", "costs", "processor time of a commit of one offset"),
     "rejoin_core_us": Cost("core-us", "costs", "processor time of a member's JoinGroup and SyncGroup"),

@@ -117,8 +117,8 @@ LINES: Mapping[str, Line] = {
     "cores_used": Line(
         "cores",
         Scope.summed,
-        "idle + batches a second x (fixed part + touched shards + state of them) + requests a second x each, all as"
-        " processor time",
+        "idle + batches a second x (fixed part + touched shards + state of them + touched groups) + requests a second x"
+        " each, all as processor time",
         _of_batches(Batches.cores_used),
     ),
     "driver_memory": Line(
@@ -154,7 +154,8 @@ LINES: Mapping[str, Line] = {
     "batch": Line(
         "ms",
         Scope.each,
-        "(fixed part + (touched shards + state of them) / cores) / (1 - requests a second x time of each / cores)",
+        "(fixed part + (touched shards + state of them + touched groups) / cores) / (1 - requests a second x time of"
+        " each / cores)",
         _of_batches(Batches.ms),
     ),
     "response_p50": Line(

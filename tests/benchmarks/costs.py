@@ -4,9 +4,9 @@
 
 Turns of requests are sent together, and each turn ends when all are answered. Turns that touch one shard, then all
 shards, then all shards with the state of all members, give the fixed part of a batch, the part of a shard and the part
-of the state. The slope of the time of batches over their requests gives the time of a request. Times that tasks share
-are multiplied by the number of tasks. The processor time of the same turns gives the use of the cores. `core_bytes`
-computes the bytes.
+of the state. Turns of the heartbeats of whole groups, and of members drawn from all groups, differ in the groups that
+they touch. So they give the part of a group and the part of a heartbeat. All of these are processor times: the time of
+a batch also contains that of the processes that send the turns. `core_bytes` computes the bytes.
 
 The table also has costs that other benchmarks measure. They are taken from the figures in `latest.json`, if it has
 them; else the table keeps its value. A new table begins with the shipped costs.
@@ -16,14 +16,17 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import numpy as np
 
+from coordinator.requests import Request
 from streaming.config.settings import Settings
 from streaming.sizing.costs import COSTS, Figure
 from streaming.sizing.table import read_costs, write_costs
@@ -37,16 +40,16 @@ from tests.benchmarks.usage import Usage
 
 RUN = "python -m tests.benchmarks."
 WARM_UP = 100  # turns of each kind; a young JVM compiles for that long
-TURNS = 60
+TURNS = 100
 SESSION_TIMEOUT_MS = 1_800_000  # so that members that send nothing do not expire in the meantime
-LARGE_TURNS = 4  # of each size
-PARTS = (0.1, 0.25, 0.5)  # of all members, in one turn
+LARGE_TURNS = 6  # of each size
+PARTS = (0.05, 0.1, 0.25, 0.5)  # of all members, in one turn
 IDLE_S = 20.0
-TOUCHES_ALL = 4  # requests for each shard, so that a batch touches nearly all shards
 HEARTBEAT_INTERVAL_S = 3  # of the members of `steady`
 
 FROM_FIGURES: Mapping[str, Callable[[Figures], float]] = {
     # cost                           from the figures of the benchmark that `COSTS` names
+    "response_spread_ms": lambda f: f["reply_rest_p99_ms"] - f["reply_rest_p50_ms"],
     "checkpoint_mb_per_state_mb": lambda f: f["steady_checkpoint_mb"] / _steady_state_mb(f),
     "shard_state_mb_max": lambda f: f["silent_bytes_per_group"] * 100_000 / 16 / 1e6,
     "core_requests_per_s": lambda f: f["scaling_1_core_per_s"],
@@ -115,20 +118,20 @@ class Turns(NamedTuple):
     core_s: float
     memory_mb: float
 
-    def batch_ms(self, requests: int) -> float:
-        """Return the median time of the batches with this number of requests.
-
-        Raises:
-            BenchFailed: Fewer than half of the turns were one batch.
-        """
-        took_ms = sorted(batch.duration_ms for batch in self.batches if batch.requests == requests)
-        if len(took_ms) < len(self.response_ms) / 2:
-            raise BenchFailed(f"{len(took_ms)} of {len(self.response_ms)} turns were one batch of {requests} requests")
-        return percentile(took_ms, 50)
-
     def core_ms(self, idle_cores: float) -> float:
         """Return the processor time, less that of a coordinator without requests."""
         return 1_000 * (self.core_s - idle_cores * self.seconds)
+
+
+class Large(NamedTuple):
+    """Turns of many requests, for each size.
+
+    Args:
+        touched: Returns the number of groups that a batch of this number of requests touches.
+    """
+
+    sizes: Sequence[Turns]
+    touched: Callable[[int], float]
 
 
 class Measured(NamedTuple):
@@ -137,6 +140,8 @@ class Measured(NamedTuple):
     Args:
         one, every: Turns of one heartbeat, and of one in each shard, without other groups.
         with_state: The same as `every`, with the state of all groups.
+        whole, drawn: Turns of heartbeats, of whole groups and of members that are drawn from all groups.
+        commits: Turns of commits, of members that are drawn from all groups.
     """
 
     groups: int
@@ -146,8 +151,9 @@ class Measured(NamedTuple):
     every: Turns
     joined: Turns
     with_state: Turns
-    heartbeats: Turns
-    commits: Turns
+    whole: Large
+    drawn: Large
+    commits: Large
 
 
 def derived(measured: Measured, sizes: Figures, shards: int, tasks: int) -> dict[str, float]:
@@ -163,31 +169,15 @@ def derived(measured: Measured, sizes: Figures, shards: int, tasks: int) -> dict
     state_mb = (
         measured.groups * sizes["state_bytes_per_group"] + measured.members * sizes["state_bytes_per_member"]
     ) / 1e6
-    costs = {**_times(measured, state_mb, shards, tasks), **_core_times(measured, state_mb, shards)}
-    costs |= {
+    costs = _core_times(measured, state_mb, shards) | {
+        "batch_ms": percentile(measured.one.response_ms, 50),
         "memory_base_mb": measured.every.memory_mb,
-        "memory_mb_per_state_mb": (measured.heartbeats.memory_mb - measured.every.memory_mb) / state_mb,
+        "memory_mb_per_state_mb": (measured.drawn.sizes[-1].memory_mb - measured.every.memory_mb) / state_mb,
         "cores_measured": tasks,
     }
     if wrong := [f"{name} {value:.3g}" for name, value in costs.items() if value <= 0]:
         raise BenchFailed(f"other work disturbed the measurement: {', '.join(wrong)}")
     return costs
-
-
-def _times(measured: Measured, state_mb: float, shards: int, tasks: int) -> dict[str, float]:
-    """Return the costs that are times. The tasks share the work of a batch, so each takes a part of its time."""
-    one, every, joined = measured.one, measured.every, measured.joined
-    all_ms = every.batch_ms(shards)
-    joining_ms = sum(max(0, batch.duration_ms - all_ms) for batch in joined.batches)
-    return {
-        "batch_ms": percentile(one.response_ms, 50),
-        "response_spread_ms": percentile(one.response_ms, 99) - percentile(one.response_ms, 50),
-        "shard_ms": tasks * (all_ms - one.batch_ms(1)) / (shards - 1),
-        "state_ms_per_mb": tasks * (measured.with_state.batch_ms(shards) - all_ms) / state_mb,
-        "heartbeat_us": tasks * 1_000 * slope(measured.heartbeats.batches, shards),
-        "commit_us": tasks * 1_000 * slope(measured.commits.batches, shards),
-        "rejoin_us": tasks * 1_000 * joining_ms / measured.members,
-    }
 
 
 def _core_times(measured: Measured, state_mb: float, shards: int) -> dict[str, float]:
@@ -197,21 +187,62 @@ def _core_times(measured: Measured, state_mb: float, shards: int) -> dict[str, f
         turns.core_ms(idle_cores) / len(turns.batches) for turns in (measured.one, measured.every, measured.with_state)
     )
 
-    def us(turns: Turns, batch_ms: float, requests: int) -> float:
-        return 1_000 * (turns.core_ms(idle_cores) - len(turns.batches) * batch_ms) / requests
+    def rows(large: Large) -> list[Row]:
+        return [_row(turns.batches, large.touched, turns.core_ms(idle_cores)) for turns in large.sizes]
 
-    def asked(turns: Turns) -> int:
-        return sum(batch.requests for batch in turns.batches)
-
+    batch = Row(1, shards, shards, state_ms)
+    heartbeat_us, group_us = of_request_and_group([*rows(measured.whole), *rows(measured.drawn)], batch)
+    joined = measured.joined
     return {
         "idle_cores": idle_cores,
         "batch_core_ms": one_ms,
         "shard_core_ms": (all_ms - one_ms) / (shards - 1),
         "state_core_ms_per_mb": (state_ms - all_ms) / state_mb,
-        "heartbeat_core_us": us(measured.heartbeats, state_ms, asked(measured.heartbeats)),
-        "commit_core_us": us(measured.commits, state_ms, asked(measured.commits)),
-        "rejoin_core_us": us(measured.joined, all_ms, measured.members),
+        "group_core_us": group_us,
+        "heartbeat_core_us": heartbeat_us,
+        "commit_core_us": of_request(rows(measured.commits), batch, group_us),
+        "rejoin_core_us": 1_000 * (joined.core_ms(idle_cores) - len(joined.batches) * all_ms) / measured.members,
     }
+
+
+class Row(NamedTuple):
+    """What some batches did, and the milliseconds that it took."""
+
+    batches: int
+    groups: float
+    requests: int
+    ms: float
+
+
+def _row(batches: Iterable[crowd.Batch], touched: Callable[[int], float], ms: float) -> Row:
+    """Return the sum of the batches that have requests."""
+    requests = [batch.requests for batch in batches if batch.requests]
+    return Row(len(requests), sum(map(touched, requests)), sum(requests), ms)
+
+
+def _more(row: Row, batch: Row) -> Row:
+    """Return what a row has more than as many batches of a heartbeat in each shard."""
+    n = row.batches
+    return Row(0, row.groups - n * batch.groups, row.requests - n * batch.requests, row.ms - n * batch.ms)
+
+
+def of_request_and_group(rows: Iterable[Row], batch: Row) -> tuple[float, float]:
+    """Return the microseconds of a request and of a touched group that fit the rows best.
+
+    Args:
+        batch: A batch with one heartbeat in each shard.
+    """
+    more = [_more(row, batch) for row in rows]
+    amounts = [(row.requests, row.groups) for row in more]
+    request_ms, group_ms = np.linalg.lstsq(np.array(amounts), np.array([row.ms for row in more]), rcond=None)[0]
+    return 1_000 * float(request_ms), 1_000 * float(group_ms)
+
+
+def of_request(rows: Iterable[Row], batch: Row, group_us: float) -> float:
+    """Return the microseconds of a request, where those of a touched group are known."""
+    more = [_more(row, batch) for row in rows]
+    ms = sum(row.ms - group_us * row.groups / 1_000 for row in more)
+    return 1_000 * ms / sum(row.requests for row in more)
 
 
 class _Measurement:
@@ -235,12 +266,12 @@ class _Measurement:
         say(f"{len(everybody):,} members join.")
         with self._measuring() as joined:
             self._asker.settle(everybody, SESSION_TIMEOUT_MS)
+        self._large(everybody, groups)  # the JVM compiles what only large batches need
         with_state = self._small([beating])
         say("All members send heartbeats, then commits.")
-        heartbeats, commits = (
-            self._large([ask(m) for m in everybody]) for ask in (lambda m: m.heartbeat, lambda m: m.commit)
-        )
-        return Measured(groups, len(everybody), idle[0], one, every, joined[0], with_state, heartbeats, commits)
+        whole, drawn = self._large(everybody, groups), self._large(everybody, groups, is_drawn=True)
+        commits = self._large(everybody, groups, is_drawn=True, ask=Member.commit)
+        return Measured(groups, len(everybody), idle[0], one, every, joined[0], with_state, whole, drawn, commits)
 
     def _small(self, turns: Sequence[Sequence[Member]]) -> Turns:
         """Send turns of a few heartbeats."""
@@ -248,14 +279,26 @@ class _Measurement:
             took_ms = [self._turn([m.heartbeat for m in some]) for some in islice(cycle(turns), TURNS)]
         return measured[0]._replace(response_ms=sorted(took_ms))
 
-    def _large(self, asks: Sequence[Ask]) -> Turns:
-        """Send turns of different sizes, all of the same kind of request."""
-        sizes = [max(1, int(part * len(asks))) for part in PARTS]
-        for size in sizes:
-            self._turn(asks[:size])  # the JVM compiles what only large batches need
-        with self._measuring() as measured:
-            took_ms = [self._turn(asks[:size]) for size in sizes for _ in range(LARGE_TURNS)]
-        return measured[0]._replace(response_ms=sorted(took_ms))
+    def _large(
+        self,
+        everybody: Sequence[Member],
+        groups: int,
+        *,
+        is_drawn: bool = False,
+        ask: Callable[[Member, str], Request] = Member.heartbeat,
+    ) -> Large:
+        """Send turns of different sizes, all of the same kind of request, of whole groups or of drawn members."""
+        chance, measured = Random(1), list[Turns]()
+        for size in (int(part * len(everybody)) for part in PARTS):
+            begins = [chance.randrange(len(everybody) - size) for _ in range(1 + LARGE_TURNS)]
+            turns = [chance.sample(everybody, size) if is_drawn else everybody[i : i + size] for i in begins]
+            first, *others = ([partial(ask, member) for member in turn] for turn in turns)
+            self._turn(first)  # the JVM compiles what only this kind of request needs
+            with self._measuring() as found:
+                took_ms = [self._turn(turn) for turn in others]
+            measured.append(found[0]._replace(response_ms=sorted(took_ms)))
+        touched = touched_by_drawn if is_drawn else touched_by_whole
+        return Large(measured, partial(touched, groups, len(everybody)))
 
     def _turn(self, asks: Sequence[Ask]) -> float:
         """Send requests, wait for all responses, and return the milliseconds."""
@@ -276,18 +319,15 @@ class _Measurement:
         measured.append(Turns([], batches, seconds, usage.cpu_s("coordinator"), usage.memory_mb_max))
 
 
-def slope(batches: Sequence[crowd.Batch], shards: int) -> float:
-    """Return the milliseconds that one more request adds to a batch that touches all shards.
+def touched_by_whole(groups: int, members: int, requests: int) -> float:
+    """Return the number of groups that requests of whole groups touch."""
+    return requests * groups / members
 
-    It is the slope of the line that fits the times of the batches best.
 
-    Raises:
-        BenchFailed: Too few batches have different numbers of requests.
-    """
-    large = [batch for batch in batches if batch.requests >= TOUCHES_ALL * shards]
-    if len({batch.requests for batch in large}) < len(PARTS):
-        raise BenchFailed(f"{len(large)} of {len(batches)} batches touch all shards, too few for the cost of a request")
-    return float(np.polyfit([b.requests for b in large], [b.duration_ms for b in large], 1)[0])
+def touched_by_drawn(groups: int, members: int, requests: int) -> float:
+    """Return the mean number of groups that requests of members touch that are drawn from all groups."""
+    untouched: float = (1 - requests / members) ** (members / groups)
+    return groups * (1 - untouched)
 
 
 if __name__ == "__main__":

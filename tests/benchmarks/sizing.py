@@ -1,8 +1,9 @@
 """The predictions of `coordinator size`, compared with three measured loads of heartbeats.
 
-Each load has its own broker, coordinator and load generator. The predictions are those of the same shards, cores and
-members, from the table of costs: the time from request to response, the coordinator's use of the cores, and the bytes
-of the state. The state is measured in the checkpoint after the coordinator has stopped.
+Each load has its own broker, coordinator and load generator. The predictions are those of the same shards and members,
+and of the cores that the other processes leave to the coordinator, from the table of costs: the time from request to
+response, the coordinator's use of the cores, and the bytes of the state. The state is measured in the checkpoint after
+the coordinator has stopped.
 """
 
 import argparse
@@ -13,6 +14,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 from streaming.config.settings import Settings
 from streaming.sizing.batches import MEDIAN, Batches, state_bytes
@@ -41,15 +44,17 @@ class Sizing(NamedTuple):
 def measure(options: argparse.Namespace) -> Figures:
     """Measure three loads, and compare each with its prediction."""
     table = read_costs(options.costs)
-    pairs: dict[str, tuple[Sizing, Sizing]] = {}
+    pairs, cores_left = dict[str, tuple[Sizing, Sizing]](), dict[str, float]()
     for name, part in LOADS.items():
         groups = max(1, round(part * options.groups))
         say(f"The {name} load: {groups} groups of {options.members}.")
-        measured, settings = _measured(groups, options)
-        pairs[name] = predicted(groups, options.members, settings, table), measured
+        measured, cores_left[name], shards = _measured(groups, options)
+        beating = Load(groups, options.members, 1_000 * HEARTBEAT_INTERVAL_S)
+        pairs[name] = predicted(beating, shards, cores_left[name], table), measured
         say(f"Predicted {pairs[name][0]}, measured {measured}.")
     return {
         **worst_ratios(list(pairs.values())),
+        **{f"size_{name}_cores_left": cores for name, cores in cores_left.items()},
         **{
             f"size_{name}_{what}_{kind}": getattr(sizing, what)
             for name, pair in pairs.items()
@@ -65,14 +70,15 @@ def worst_ratios(pairs: list[tuple[Sizing, Sizing]]) -> Figures:
     return dict(zip(("size_p50_ratio", "size_cores_ratio", "size_state_ratio"), worst, strict=True))
 
 
-def predicted(groups: int, members: int, settings: Settings, table: Mapping[str, Figure]) -> Sizing:
-    """Return the predictions for the groups at a coordinator with these settings."""
-    costs, beating = Costs(table), Load(groups, members, 1_000 * HEARTBEAT_INTERVAL_S)
-    batches = Batches(beating, settings.request_partitions, settings.shuffle_partitions, costs)
+def predicted(beating: Load, shards: int, cores: float, table: Mapping[str, Figure]) -> Sizing:
+    """Return the predictions for a load on a coordinator that has these cores for itself."""
+    costs = Costs(table)
+    batches = Batches(beating, shards, cores, costs)
     return Sizing(batches.response_ms(MEDIAN), batches.cores_used(), state_bytes(beating, costs) / 1e6)
 
 
-def _measured(groups: int, options: argparse.Namespace) -> tuple[Sizing, Settings]:
+def _measured(groups: int, options: argparse.Namespace) -> tuple[Sizing, float, int]:
+    """Return the figures of a load, the cores that the other processes left, and the coordinator's shards."""
     with (
         bench.broker() as broker,
         tempfile.TemporaryDirectory(prefix="bench-sizing-", ignore_cleanup_errors=True) as name,
@@ -88,7 +94,9 @@ def _measured(groups: int, options: argparse.Namespace) -> tuple[Sizing, Setting
         ):
             found, _ = follow(pipe, usage, Path(name) / "log")
         cores = usage.cpu_percent("coordinator") / 100
-        return Sizing(found["reply_33k_p50_ms"], cores, _state_mb(settings.checkpoint)), settings
+        left = float(psutil.cpu_count() or 1) - usage.others_cpu_percent() / 100
+        state_mb = _state_mb(settings.checkpoint)
+        return Sizing(found["reply_33k_p50_ms"], cores, state_mb), left, settings.request_partitions
 
 
 def _state_mb(checkpoint: str) -> float:

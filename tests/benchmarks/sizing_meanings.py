@@ -6,6 +6,7 @@ from streaming.sizing.costs import COSTS
 from tests.benchmarks.meaning import Meaning
 
 RATIO_MAX = 1.3
+LOADS = {"small": "3 % of the members", "medium": "30 %", "large": "all of them"}
 
 SIZING: Mapping[str, Meaning] = {
     **{f"cost_{name}": Meaning(f"{cost.says}, {cost.unit}") for name, cost in COSTS.items()},
@@ -21,8 +22,12 @@ SIZING: Mapping[str, Meaning] = {
     },
     **{
         f"size_{load}_{what}_{kind}": Meaning(f"{where}: {says}, {kind}")
-        for load, where in {"small": "3 % of the members", "medium": "30 %", "large": "all of them"}.items()
+        for load, where in LOADS.items()
         for what, says in {"p50_ms": "p50, ms", "cores": "cores used", "state_mb": "state, MB"}.items()
         for kind in ("predicted", "measured")
+    },
+    **{
+        f"size_{load}_cores_left": Meaning(f"{where}: cores that the other processes leave")
+        for load, where in LOADS.items()
     },
 }

@@ -1,6 +1,6 @@
 """Tests of the formulas of `coordinator size` against cases that are computed by hand."""
 
-from math import inf
+from math import exp, inf
 
 import pytest
 
@@ -17,7 +17,10 @@ Table = dict[str, Figure]
 LOAD = Load(groups=1_000, members=10, heartbeat_interval_ms=5_000)
 """2,000 heartbeats a second, and 1,000 x 100 + 10,000 x 90 bytes of state: 1 MB."""
 
-COMMIT = {"commit_us": Figure(100, "page: a commit"), "commit_core_us": Figure(70, "page: a commit's cores")}
+COMMIT = {"commit_core_us": Figure(100, "page: a commit")}
+
+
+GROUP = {"group_core_us": Figure(50, "page: a group")}
 
 
 def batches(table: Table, load: Load = LOAD, shards: int = 16, cores: int = 2) -> Batches:
@@ -63,14 +66,30 @@ def test_half_of_the_responses_wait_for_their_own_batch_alone_at_rest(table: Tab
 
 
 def test_the_use_of_cores_has_the_batches_and_the_requests(table: Table) -> None:
-    """0.05 + (1,000 / 158.66 x (80 + 15 x 2 + 30) + 2,000 x 0.01) / 1,000."""
-    assert batches(table).cores_used() == pytest.approx(0.9524, rel=1e-3)
+    """0.05 + (1,000 / 158.66 x (80 + 15 x 4 + 50) + 2,000 x 0.02) / 1,000."""
+    assert batches(table).cores_used() == pytest.approx(1.2875, rel=1e-3)
 
 
-def test_a_batch_touches_as_many_shards_as_its_requests_hit(table: Table) -> None:
-    """Five heartbeats a second: 1.5 requests in a batch of 100 ms, so 4 x (1 - 0.75 ** 1.5) shards."""
-    assert batches(table, Load(1, 5, 1_000), shards=4).shards_touched() == pytest.approx(1.402, rel=1e-3)
-    assert batches(table).shards_touched() == pytest.approx(16, rel=1e-4)
+def test_a_batch_touches_as_many_shards_and_groups_as_its_requests_hit(table: Table) -> None:
+    """One request begins it. The others of 100 ms are for any of the shards, or of the groups."""
+    few, many = batches(table, Load(5, 10, 5_000), shards=4), batches(table)
+    assert few.touched(4, 100) == pytest.approx(1 + 3 * (1 - exp(-1 / 4)))
+    assert few.touched(5, 100) == pytest.approx(1 + 4 * (1 - exp(-1 / 5)))
+    assert few.touched(0.25, 100) == 1
+    assert many.touched(16, 100) == pytest.approx(16, rel=1e-4)
+    assert many.touched(1_000, 100) == pytest.approx(1 + 999 * (1 - exp(-0.2)))
+    assert many.touched(1_000, 0) == 1
+    assert many.touched(1_000, inf) == 1_000
+
+
+def test_a_longer_batch_touches_more_groups_and_so_takes_longer(table: Table) -> None:
+    """165.4 ms touch 283 of 1,000 groups, of 50 us each: (100 + (60 + 50 + 14.1) / 2) / 0.98."""
+    ms = batches(table | GROUP).ms()
+    groups_ms = 0.05 * (1 + 999 * (1 - exp(-2 * ms / 1_000)))
+    assert ms == pytest.approx((100 + (60 + 50 + groups_ms) / 2) / 0.98, rel=1e-5)
+    assert ms == pytest.approx(165.4, rel=1e-3)
+    cores = 0.05 + (1_000 / (ms + 0.5) * (80 + 60 + 50 + groups_ms) + 40) / 1_000
+    assert batches(table | GROUP).cores_used() == pytest.approx(cores, rel=1e-4)
 
 
 def test_cores_that_cannot_keep_up_have_no_time_of_a_batch(table: Table) -> None:
@@ -81,18 +100,18 @@ def test_cores_that_cannot_keep_up_have_no_time_of_a_batch(table: Table) -> None
     assert batches(table, at_bound, cores=2).ms() < inf
 
 
-def test_commits_and_rejoins_take_the_tasks_and_the_cores_as_well(table: Table) -> None:
-    """2,000 x 20 us + 500 x 100 us + 2 x 1,000 us of tasks, and 1.1 MB of state with the offsets."""
+def test_commits_and_rejoins_take_the_cores_as_well(table: Table) -> None:
+    """2,000 x 20 us + 500 x 100 us + 2 x 1,000 us of the cores, and 1.1 MB of state with the offsets."""
     some = batches(table | COMMIT, Load(1_000, 10, 5_000, 500, 720))
     assert some.ms() == pytest.approx((100 + (60 + 55) / 2) / (1 - 0.092 / 2), rel=1e-4)
     per_s = 1_000 / (some.ms() + 1_000 / 2_504)
-    cores = 0.05 + (per_s * (80 + 30 + 33) + 20 + 35 + 1.6) / 1_000
+    cores = 0.05 + (per_s * (80 + 60 + 55) + 40 + 50 + 2) / 1_000
     assert some.cores_used() == pytest.approx(cores, rel=1e-4)
 
 
 def test_a_cost_without_value_is_named_unless_its_amount_is_0(table: Table) -> None:
     assert batches(table).ms() > 0
-    with pytest.raises(CostMissing, match="commit_us"):
+    with pytest.raises(CostMissing, match="commit_core_us"):
         batches(table, Load(1_000, 10, 5_000, 1)).ms()
 
 
@@ -178,7 +197,7 @@ def test_the_partitions_are_those_of_the_topics(table: Table) -> None:
 def test_a_line_without_its_cost_names_the_benchmark(table: Table) -> None:
     found = {each.line: each for each in sizes(Load(1_000, 10, 5_000, 1), table).lines}
     assert found["cores"].each is found["cores"].total is None
-    assert found["cores"].note == "not computed without commit_us: python -m tests.benchmarks.costs measures it"
+    assert found["cores"].note == "not computed without commit_core_us: python -m tests.benchmarks.costs measures it"
     assert found["shards"].total == 4
 
 
@@ -191,7 +210,7 @@ def test_without_any_cost_each_line_names_one_or_needs_none() -> None:
 
 def test_each_value_names_the_costs_that_change_it(table: Table) -> None:
     """A line that does not name a cost does not depend on it."""
-    full = table | COMMIT
+    full = table | COMMIT | GROUP
     load = Load(30_000, 10, 1_000, 500, 720)
     before = {line.line: line for line in sizes(load, full).lines}
     for name in COSTS:
