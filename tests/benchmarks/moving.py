@@ -156,8 +156,8 @@ async def _moves(sides: Mapping[str, Settings], address: str, count: int) -> Fig
         await asyncio.sleep(REST_S)
     stopping.set()
     await asyncio.gather(*running)
-    lost = sum([group.acknowledged - await group.fetched() for group in groups])
     rebalances = sum((events(sides[prefix]) - before[prefix])["rebalance_started"] for prefix in sides)
+    lost = sum(group.acknowledged - fetched for group, fetched in zip(groups, await _fetched(groups), strict=True))
     if errors := sum(group.errors for group in groups):
         raise BenchFailed(f"{errors} commits had an error")
     return {
@@ -169,6 +169,11 @@ async def _moves(sides: Mapping[str, Settings], address: str, count: int) -> Fig
         "move_rebalances": rebalances,
         "move_commits_lost": lost,
     }
+
+
+async def _fetched(groups: Sequence[Committing]) -> list[int]:
+    """Return the committed offset of each group. Sessions must not end meanwhile, so all are fetched together."""
+    return await asyncio.gather(*(group.fetched() for group in groups))
 
 
 async def _longest(groups: Sequence[Committing], during: Any) -> list[float]:
