@@ -7,6 +7,7 @@ in transit, and the same request asks for its move once more.
 Source: moving.md 0 (decision 8) and 2.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
@@ -22,8 +23,9 @@ from coordinator.requests import DescribeGroup
 from streaming.errors import NoAnswer, RequestRefused
 from streaming.views.text import escape
 
-AT_A_TIME = 64
-"""The groups in transit. More of them would wait for the same batches, and none could be served meanwhile."""
+AT_A_TIME = 256
+"""The groups in transit. Each is in transit for several batches, however few others there are. With more of them, more
+groups would be without a coordinator if the target fails."""
 
 NONE = ErrorCode.NONE.name
 AWAY = ErrorCode.NOT_COORDINATOR.name
@@ -84,13 +86,16 @@ class Mover:
         return self._each(self._check, group_ids)
 
     def _each(self, work: Callable[[str], Result], group_ids: Iterable[str]) -> Iterator[Result]:
+        """Yield the results in the order of the groups. The next group begins when the oldest one has its result."""
         remaining = iter(group_ids)
         with ThreadPoolExecutor(AT_A_TIME) as threads:
-            while some := list(islice(remaining, AT_A_TIME)):
-                results = list(threads.map(work, some))
-                yield from results
-                if any(result.status is Status.IN_TRANSIT for result in results):
-                    return
+            begun = deque(threads.submit(work, group_id) for group_id in islice(remaining, AT_A_TIME))
+            while begun:
+                result = begun.popleft().result()
+                if result.status is Status.IN_TRANSIT:
+                    remaining = iter(())
+                begun += (threads.submit(work, group_id) for group_id in islice(remaining, 1))
+                yield result
 
     # -- one group -----------------------------------------------------------------------------------------------------
 

@@ -61,12 +61,13 @@ class Crowd:
         mailbox = coordinators.open_inbox()
         names = (f"orders-{group:05}" for group in range(groups))
         self._members = [Connected(name, number, mailbox=mailbox) for name in names for number in range(each)]
+        self._settled: list[Connected] = []
         self.codes = Counter[int]()
         self.unanswered = 0
         self.longest_s = 0.0
 
     async def settle(self) -> None:
-        """Make all members join and sync."""
+        """Make all members join and sync. Those that have a group send heartbeats while the others join."""
         at_once = JOIN_AT_ONCE * self._each
         for first in range(0, len(self._members), at_once):
             members = self._members[first : first + at_once]
@@ -75,6 +76,7 @@ class Crowd:
                 assert isinstance(answer, JoinGroupAnswer), f"the response to a join is {answer}"
                 member.take(answer)
             await self._ask([member.sync_group(self._coordinators.request_id()) for member in members])
+            self._settled += members
 
     def _join(self, member: Member) -> Request:
         joining = member.join_group(self._coordinators.request_id())
@@ -95,7 +97,7 @@ class Crowd:
         """Send heartbeats until `stopping` is set."""
         began_s = time.monotonic()
         for second in count(1):
-            for member in self._members[second % HEARTBEAT_INTERVAL_S :: HEARTBEAT_INTERVAL_S]:
+            for member in self._settled[second % HEARTBEAT_INTERVAL_S :: HEARTBEAT_INTERVAL_S]:
                 self._beat(member)
             await asyncio.sleep(max(0.0, began_s + second - time.monotonic()))
             if stopping.is_set():
@@ -147,8 +149,8 @@ async def _moves(here: Settings, there: Settings, groups: int, each: int) -> Fig
     try:
         crowd, stopping = Crowd(coordinators, groups, each), asyncio.Event()
         say(f"{groups:,} groups of {each} join.")
-        await crowd.settle()
         running = asyncio.create_task(crowd.run(stopping))
+        await crowd.settle()
         await asyncio.sleep(WARM_UP_S)
         before, crowd.longest_s, began_s = events(here) + events(there), 0.0, time.monotonic()
         say("All groups move.")

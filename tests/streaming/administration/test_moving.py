@@ -1,7 +1,7 @@
 """`coordinator move`: groups move between two coordinators, whose cores answer here without Kafka."""
 
 from collections.abc import Callable
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from streaming.administration import moving
 from streaming.administration.moving import Mover, Result, Status
 from streaming.errors import NoAnswer, RequestRefused
 from tests.coordinator.moving.pair import Coordinator, Pair
+from tests.system.waiting import HANG_S
 
 
 class World:
@@ -93,6 +94,22 @@ def test_without_an_answer_no_further_group_is_released(monkeypatch: pytest.Monk
     world.is_up = True
     assert [each.status for each in world.moves("g", "h")] == [Status.THERE_ALREADY, Status.MOVED]
     assert world.names() == ([], ["g"])
+
+
+def test_the_next_group_begins_when_the_oldest_has_its_result(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    monkeypatch.setattr(moving, "AT_A_TIME", 2)
+    third_has_begun, original = Event(), world.ask(world.pair.b)
+
+    def target(request: Any) -> Any:
+        if request.group_id == "third":
+            third_has_begun.set()
+        elif request.group_id == "second":
+            assert third_has_begun.wait(HANG_S)
+        return original(request)
+
+    mover = Mover(world.ask(world.pair.a), target, "B")
+    found = list(mover.move_all(["first", "second", "third"]))
+    assert found == [Result(group_id, Status.MOVED) for group_id in ("first", "second", "third")]
 
 
 def test_a_target_that_does_not_answer_leaves_everything_as_it_is(world: World) -> None:
