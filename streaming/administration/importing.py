@@ -8,9 +8,7 @@ Source: moving.md 7.
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
-from itertools import islice
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -20,12 +18,13 @@ from coordinator.move_requests import CheckAdoption, ImportGroup
 from coordinator.moving import carrying
 from coordinator.moving.importing import ADOPTED_BEFORE, KEPT
 from coordinator.requests import DeleteGroup
+from streaming.administration.at_a_time import each_in_order
 from streaming.errors import RequestRefused
 from streaming.views.text import escape
 from streaming.wire.export_file import Head, Line
 
 AT_A_TIME = 64
-"""The groups in work: as many as a move has in transit at most."""
+"""The groups in work."""
 
 PAUSES_S = (0.2, 1, 2, 4, 8, 16)
 """The pauses before a request is sent again that the coordinator is too busy to handle."""
@@ -97,7 +96,7 @@ class Importer:
             RequestRefused: The sender may not import groups.
             UserError: A response did not come in time. The groups before it are imported.
         """
-        return self._each(self._import, lines)
+        return each_in_order(self._import, lines, AT_A_TIME)
 
     def check_all(self, lines: Iterable[Line]) -> Iterator[Result]:
         """Yield for each group whether it would be imported. Nothing is changed.
@@ -105,13 +104,7 @@ class Importer:
         Raises:
             RequestRefused, UserError: As `import_all`.
         """
-        return self._each(self._check, lines)
-
-    def _each(self, work: Callable[[Line], Result], lines: Iterable[Line]) -> Iterator[Result]:
-        remaining = iter(lines)
-        with ThreadPoolExecutor(AT_A_TIME) as threads:
-            while some := list(islice(remaining, AT_A_TIME)):
-                yield from threads.map(work, some)
+        return each_in_order(self._check, lines, AT_A_TIME)
 
     def _ask(self, request: Any) -> Any:
         """Send a request, and again while the coordinator is too busy, and return the response.

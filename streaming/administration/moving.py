@@ -7,11 +7,9 @@ in transit, and the same request asks for its move once more.
 Source: moving.md 0 (decision 8) and 2.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
-from itertools import islice
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
@@ -20,6 +18,7 @@ from coordinator.codec import VERSION
 from coordinator.errors import ErrorCode
 from coordinator.move_requests import CheckAdoption, ReleaseGroup
 from coordinator.requests import DescribeGroup
+from streaming.administration.at_a_time import each_in_order
 from streaming.errors import NoAnswer, RequestRefused
 from streaming.views.text import escape
 
@@ -86,16 +85,12 @@ class Mover:
         return self._each(self._check, group_ids)
 
     def _each(self, work: Callable[[str], Result], group_ids: Iterable[str]) -> Iterator[Result]:
-        """Yield the results in the order of the groups. The next group begins when the oldest one has its result."""
-        remaining = iter(group_ids)
-        with ThreadPoolExecutor(AT_A_TIME) as threads:
-            begun = deque(threads.submit(work, group_id) for group_id in islice(remaining, AT_A_TIME))
-            while begun:
-                result = begun.popleft().result()
-                if result.status is Status.IN_TRANSIT:
-                    remaining = iter(())
-                begun += (threads.submit(work, group_id) for group_id in islice(remaining, 1))
-                yield result
+        in_transit: list[Result] = []
+        remaining = takewhile(lambda _: not in_transit, group_ids)
+        for result in each_in_order(work, remaining, AT_A_TIME):
+            if result.status is Status.IN_TRANSIT:
+                in_transit.append(result)
+            yield result
 
     # -- one group -----------------------------------------------------------------------------------------------------
 
