@@ -1,4 +1,4 @@
-"""kill -9 of serving processes, in bursts of up to three kinds at a time.
+"""kill -9 of serving processes, in bursts of one to all of the kinds and numbers in `BURST`.
 
 Each burst follows when all members were served after the last one.
 
@@ -28,11 +28,11 @@ from tests.cluster.standalone import Cluster
 from tests.system.waiting import wait_until
 
 MEMBERS = 4
-SHARES = {"gateway": 8, "python worker": 6, "executor": 4, "driver": 2}
-"""The number of kills of each kind in twenty. A driver takes the longest to restart."""
+BURST = {"gateway": 2, "python worker": 2, "executor": 1, "driver": 1}
+"""How many processes of each kind the largest burst kills. The driver is the last one: its executors end with it."""
 
-BURST_MAX = 3
 MOMENT_S = 1.0
+GONE_WAIT_S = 10.0
 
 
 class Killer:
@@ -50,12 +50,11 @@ class Killer:
     def run(self, times: int, until_s: float) -> None:
         """Kill until `times` kills are done or until a time of the machine's monotonic clock."""
         while (left := times - self.done.total()) > 0 and time.monotonic() < until_s:
-            self.kill_some(min(left, self._chance.randint(1, BURST_MAX)))
+            self.kill_some(self._chance.randint(1, min(left, sum(BURST.values()))))
 
     def kill_some(self, count: int) -> None:
-        """Kill processes of `count` kinds at most, and wait until every member has been served after that."""
-        drawn = self._chance.choices([*SHARES], [*SHARES.values()], k=count)
-        kinds = [kind for kind in SHARES if kind in drawn]  # the driver is the last: its executors end with it
+        """Kill some processes, and wait until every member has been served after that."""
+        kinds = sorted(self._chance.sample([*BURST], count, counts=BURST.values()), key=[*BURST].index)
         self._deployment.producing.join(self._chance.uniform(0, MOMENT_S))
         began_s = time.monotonic()
         self._report(f"kill {self.done.total() + 1}: {', '.join(kinds)}")
@@ -71,7 +70,7 @@ class Killer:
         """Kill a process of a kind. Return the start of the next one; it does nothing where Spark starts it itself."""
         match kind:
             case "gateway":
-                gateway = self._chance.choice(self._deployment.gateways)
+                gateway = self._chance.choice([each for each in self._deployment.gateways if each.is_running])
                 gateway.kill()
                 return partial(self._start_gateway, gateway)
             case "driver":
@@ -102,7 +101,9 @@ class Killer:
 
         wait_until(is_found, account=lambda: self._deployment.service.log)
         victims = sorted(found(), key=lambda process: process.pid)
-        self._chance.choice(victims).kill()
+        victim = self._chance.choice(victims)
+        victim.kill()
+        psutil.wait_procs([victim], GONE_WAIT_S)  # so that nothing is killed twice
 
     def _supervise(self) -> None:
         """Start a coordinator that has ended by itself, as it does if a task failed too often."""
