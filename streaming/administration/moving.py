@@ -22,10 +22,6 @@ from streaming.administration.at_a_time import each_in_order
 from streaming.errors import NoAnswer, RequestRefused
 from streaming.views.text import escape
 
-AT_A_TIME = 256
-"""The groups in transit. Each is in transit for several batches, however few others there are. With more of them, more
-groups would be without a coordinator if the target fails."""
-
 NONE = ErrorCode.NONE.name
 AWAY = ErrorCode.NOT_COORDINATOR.name
 INVALID = ErrorCode.INVALID_REQUEST.name
@@ -62,10 +58,12 @@ class Mover:
     Args:
         source, target: Send requests to the coordinator that has the groups, and to the one that gets them.
         to: The prefix of the target.
+        in_transit: How many groups are in transit at a time, at most. Each is in transit for several batches, and the
+            batches take longer with more groups.
     """
 
-    def __init__(self, source: Ask, target: Ask, to: str) -> None:
-        self._source, self._target, self._to = source, target, to
+    def __init__(self, source: Ask, target: Ask, to: str, in_transit: int) -> None:
+        self._source, self._target, self._to, self._in_transit = source, target, to, in_transit
 
     def move_all(self, group_ids: Iterable[str]) -> Iterator[Result]:
         """Move groups, and yield the result of each. After a group without a response, no further one is released.
@@ -87,7 +85,7 @@ class Mover:
     def _each(self, work: Callable[[str], Result], group_ids: Iterable[str]) -> Iterator[Result]:
         in_transit: list[Result] = []
         remaining = takewhile(lambda _: not in_transit, group_ids)
-        for result in each_in_order(work, remaining, AT_A_TIME):
+        for result in each_in_order(work, remaining, self._in_transit):
             if result.status is Status.IN_TRANSIT:
                 in_transit.append(result)
             yield result

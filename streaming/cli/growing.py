@@ -1,13 +1,12 @@
 """`coordinator grow`: all groups and slots move to a new coordinator, which may have more shards."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from coordinator.limits import SLOTS, VERDICT_MS
 from streaming.administration.growing import NotPrepared, check_empty, check_prepared, steps
-from streaming.cli.output import Output
-from streaming.cli.relocating import ask_shards_of, check_slots, move_opened_slots, opened
+from streaming.cli.relocating import Move, ask_shards_of, move_opened_slots, opened
 from streaming.config.settings import Settings
 from streaming.errors import NoCoordinator, TopicMismatch
 from streaming.kafka import topics
@@ -17,20 +16,11 @@ from streaming.views.text import counted, escape
 ALL_SLOTS = frozenset(range(SLOTS))
 
 
-def grow(
-    settings: Settings,
-    to: str,
-    shards: int | None,
-    output: Output,
-    agree: Callable[[str], None],
-    *,
-    is_dry_run: bool,
-) -> None:
+def grow(move: Move, shards: int | None) -> None:
     """Create the topics of a new coordinator, move all slots and groups to it, and show the result of each group.
 
     Args:
-        to: The prefix of the new coordinator.
-        shards: The number of its shards; None for as many as the old one has.
+        shards: The number of shards of the new coordinator; None for as many as the old one has.
 
     Raises:
         NotPrepared: A coordinator does not run, or must be restarted with other settings.
@@ -39,21 +29,21 @@ def grow(
         NoAnswer: The new coordinator has not adopted the slots, or a group.
         UserError: The brokers or the old coordinator do not answer.
     """
-    of = settings.topic_prefix
+    settings, to, of = move.settings, move.to, move.settings.topic_prefix
     grown, has_topics = _grown(settings, to, shards)
     how = steps(of, to, grown.request_partitions, settings.bootstrap_servers)
-    if is_dry_run and not has_topics:
+    if move.is_dry_run and not has_topics:
         tell(f"The topics of {escape(to)} would be created, with {counted(grown.request_partitions, 'shard')}.\n{how}")
         return
     topics.ensure(grown, tell)
     with opened(settings, to) as (source, target):
         with _explained(how):
             check_prepared(ask_shards_of(source), of, ask_shards_of(target), to)
-        if is_dry_run:
-            check_slots(settings, source, target, to, ALL_SLOTS, output)
+        if not move.is_dry_run:
+            move.agree(f"Move all groups from {escape(of)} to {escape(to)}?")
+        move_opened_slots(move, source, target, ALL_SLOTS)
+        if move.is_dry_run:
             return
-        agree(f"Move all groups from {escape(of)} to {escape(to)}?")
-        move_opened_slots(settings, source, target, to, ALL_SLOTS, output)
         check_empty(ask_shards_of(source), of)
     tell(_farewell(of, to))
 

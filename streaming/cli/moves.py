@@ -8,6 +8,8 @@ from streaming.cli.options import BootstrapServers, ReplicationFactor, TopicPref
 from streaming.cli.output import OutputFormat
 from streaming.config.settings import Settings
 
+IN_TRANSIT, IN_TRANSIT_MAX = 32, 256
+
 Groups = Annotated[
     list[str] | None, typer.Option("--group", "-g", help="A group; may be repeated.", show_default=False)
 ]
@@ -33,6 +35,16 @@ TargetIsLost = Annotated[
     ),
 ]
 
+InTransit = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=IN_TRANSIT_MAX,
+        metavar="GROUPS",
+        help="Groups in transit at a time. With more, all have moved sooner, and each one waits longer.",
+    ),
+]
+
 Results = Annotated[OutputFormat, typer.Option("--output", "-o", help="The format of the results.")]
 
 
@@ -43,6 +55,7 @@ def move(
     slots: SlotRanges = None,
     take_back: TakeBack = False,
     target_is_lost: TargetIsLost = False,
+    in_transit: InTransit = IN_TRANSIT,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only ask whether each group would be moved.")] = False,
     yes: Yes = False,
     output: Results = OutputFormat.table,
@@ -51,7 +64,7 @@ def move(
 ) -> None:
     """Move groups with their members to another coordinator on the same brokers. Their clients notice nothing."""
     from streaming.cli.output import Output
-    from streaming.cli.relocating import move_groups, move_slots, take_groups_back
+    from streaming.cli.relocating import Move, move_groups, move_slots, take_groups_back
 
     if [bool(group), every, slots is not None].count(True) != 1:
         raise typer.BadParameter("name one of --group, --slots and --all")
@@ -61,12 +74,13 @@ def move(
         raise typer.BadParameter("--target-is-lost needs --take-back")
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
     show, agree = Output.to_stdout(output), agreement(is_given=yes)
+    moving = Move(settings, to, in_transit, show, agree, is_dry_run=dry_run)
     if take_back:
         take_groups_back(settings, to, group or [], show, agree, is_lost=target_is_lost)
     elif slots is not None:
-        move_slots(settings, to, _slots(slots), show, agree, is_dry_run=dry_run)
+        move_slots(moving, _slots(slots))
     else:
-        move_groups(settings, to, group, show, agree, is_dry_run=dry_run)
+        move_groups(moving, group)
 
 
 def grow(
@@ -75,6 +89,7 @@ def grow(
         int | None,
         typer.Option(min=1, help="The number of its shards; by default as many as now.", show_default=False),
     ] = None,
+    in_transit: InTransit = IN_TRANSIT,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     yes: Yes = False,
     output: Results = OutputFormat.table,
@@ -88,13 +103,15 @@ def grow(
     """
     from streaming.cli.growing import grow as grow_to
     from streaming.cli.output import Output
+    from streaming.cli.relocating import Move
 
     settings = Settings.load(
         bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix, replication_factor=replication_factor
     )
     if to == settings.topic_prefix:
         raise typer.BadParameter("--to is the coordinator itself: choose a new prefix")
-    grow_to(settings, to, shards, Output.to_stdout(output), agreement(is_given=yes), is_dry_run=dry_run)
+    show, agree = Output.to_stdout(output), agreement(is_given=yes)
+    grow_to(Move(settings, to, in_transit, show, agree, is_dry_run=dry_run), shards)
 
 
 def slots(

@@ -1,6 +1,6 @@
 """`coordinator move`: groups move with their members to another coordinator on the same brokers."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from coordinator.requests import ListGroups
 from coordinator.slots import ranges_of, slot_of
 from streaming.administration import taking_back
 from streaming.administration.listing import list_groups
-from streaming.administration.moving import Mover, Result, Status, remedy_of_silence
+from streaming.administration.moving import Mover, Status, remedy_of_silence
 from streaming.administration.slot_moving import SlotMover, described, slots_from
 from streaming.administration.taking_back import move_in_transit
 from streaming.cli.output import Column, Output
@@ -57,19 +57,28 @@ SLOT_COLUMNS = (
 )
 
 
-def move_groups(
-    settings: Settings,
-    to: str,
-    group_ids: Sequence[str] | None,
-    output: Output,
-    agree: Callable[[str], None],
-    *,
-    is_dry_run: bool,
-) -> None:
+class Move(NamedTuple):
+    """The move that a command makes.
+
+    Args:
+        settings: Those of the coordinator that has the groups.
+        to: The prefix of the coordinator that gets them.
+        in_transit: How many groups are in transit at a time, at most.
+        agree: Asks for the user's agreement to a sentence.
+    """
+
+    settings: Settings
+    to: str
+    in_transit: int
+    output: Output
+    agree: Callable[[str], None]
+    is_dry_run: bool
+
+
+def move_groups(move: Move, group_ids: Sequence[str] | None) -> None:
     """Move groups, and show the result of each.
 
     Args:
-        to: The prefix of the other coordinator.
         group_ids: None for all groups.
 
     Raises:
@@ -77,61 +86,42 @@ def move_groups(
         NoAnswer: A group is in transit, and the other coordinator has not answered.
         UserError: The brokers or the coordinators do not answer.
     """
-    with opened(settings, to) as (source, target):
+    with opened(move.settings, move.to) as (source, target):
         names = list(dict.fromkeys(group_ids)) if group_ids is not None else _all_groups(source)
-        if not is_dry_run:
-            agree(f"Move {counted(len(names), 'group')} from {escape(settings.topic_prefix)} to {escape(to)}?")
-        mover = Mover(_ask_of(source), _ask_of(target), to)
-        _finish(mover.check_all if is_dry_run else mover.move_all, names, to, output)
+        if not move.is_dry_run:
+            of = escape(move.settings.topic_prefix)
+            move.agree(f"Move {counted(len(names), 'group')} from {of} to {escape(move.to)}?")
+        _finish(move, source, target, names)
 
 
-def move_slots(
-    settings: Settings,
-    to: str,
-    slots: frozenset[int],
-    output: Output,
-    agree: Callable[[str], None],
-    *,
-    is_dry_run: bool,
-) -> None:
+def move_slots(move: Move, slots: frozenset[int]) -> None:
     """Move slots, then the groups in them, and show the result of each group.
-
-    Args:
-        to: The prefix of the other coordinator.
 
     Raises:
         RequestRefused: A slot or a group is refused, or the sender may not move them.
         NoAnswer: The other coordinator has not adopted the slots, or a group.
         UserError: The brokers or the coordinators do not answer.
     """
-    with opened(settings, to) as (source, target):
-        if is_dry_run:
-            check_slots(settings, source, target, to, slots, output)
-            return
-        of = escape(settings.topic_prefix)
-        agree(f"Move {counted(len(slots), 'slot')} and the groups in them from {of} to {escape(to)}?")
-        move_opened_slots(settings, source, target, to, slots, output)
+    with opened(move.settings, move.to) as (source, target):
+        if not move.is_dry_run:
+            of = escape(move.settings.topic_prefix)
+            move.agree(f"Move {counted(len(slots), 'slot')} and the groups in them from {of} to {escape(move.to)}?")
+        move_opened_slots(move, source, target, slots)
 
 
-def check_slots(
-    settings: Settings, source: Transport, target: Transport, to: str, slots: frozenset[int], output: Output
-) -> None:
-    """Show whether each group in some slots would be moved. Nothing is changed; see `move_slots`."""
-    left = SlotMover(ask_shards_of(source), ask_shards_of(target), settings.topic_prefix, to, slots).left()
-    tell(f"{counted(len(left), 'slot')} of {len(slots)} would be moved.")
-    names = [name for name in _all_groups(source) if slot_of(name) in slots]
-    _finish(Mover(_ask_of(source), _ask_of(target), to).check_all, names, to, output)
-
-
-def move_opened_slots(
-    settings: Settings, source: Transport, target: Transport, to: str, slots: frozenset[int], output: Output
-) -> None:
+def move_opened_slots(move: Move, source: Transport, target: Transport, slots: frozenset[int]) -> None:
     """Move slots and the groups in them between coordinators that are open; see `move_slots`."""
-    mover = SlotMover(ask_shards_of(source), ask_shards_of(target), settings.topic_prefix, to, slots)
-    released = mover.release()
-    mover.await_adoption(ANSWER_WAIT_S)
-    tell(f"{counted(len(slots), 'slot')} at {escape(to)}, {len(released)} of them moved now.")
-    _finish(Mover(_ask_of(source), _ask_of(target), to).move_all, list(mover.names()), to, output)
+    of, to = move.settings.topic_prefix, move.to
+    mover = SlotMover(ask_shards_of(source), ask_shards_of(target), of, to, slots)
+    if move.is_dry_run:
+        tell(f"{counted(len(mover.left()), 'slot')} of {len(slots)} would be moved.")
+        names = [name for name in _all_groups(source) if slot_of(name) in slots]
+    else:
+        released = mover.release()
+        mover.await_adoption(ANSWER_WAIT_S)
+        tell(f"{counted(len(slots), 'slot')} at {escape(to)}, {len(released)} of them moved now.")
+        names = list(mover.names())
+    _finish(move, source, target, names)
 
 
 def show_slots(settings: Settings, output: Output) -> None:
@@ -156,19 +146,21 @@ def show_slots(settings: Settings, output: Output) -> None:
     write(SLOT_COLUMNS, rows, output)
 
 
-def _finish(work: Callable[[Iterable[str]], Iterator[Result]], names: Sequence[str], to: str, output: Output) -> None:
-    """Write the progress of the work, and the result of each group.
+def _finish(move: Move, source: Transport, target: Transport, names: Sequence[str]) -> None:
+    """Move groups, or only check them. Write the progress, and the result of each group.
 
     Raises:
         RequestRefused: A group is refused.
         NoAnswer: A group is in transit.
     """
+    mover = Mover(_ask_of(source), _ask_of(target), move.to, move.in_transit)
+    work = mover.check_all if move.is_dry_run else mover.move_all
     results = collected(work(names), "Moving the groups", len(names))
-    show(results, Status, COLUMNS, output)
+    show(results, Status, COLUMNS, move.output)
     if open_ := [result for result in results if result.status is Status.IN_TRANSIT]:
         raise NoAnswer(
             f"{counted(len(open_), 'group')} of {len(names)} are in transit, and {len(names) - len(results)} were not"
-            f" released. {remedy_of_silence(to)}"
+            f" released. {remedy_of_silence(move.to)}"
         )
 
 

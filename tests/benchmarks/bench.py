@@ -109,6 +109,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--storm-members", type=int, default=200, help="members that join together (%(default)s)")
     parser.add_argument("--next-members", type=int, default=1_000, help="... with KIP-848 and ten partitions each")
     parser.add_argument("--moved-groups", type=int, default=1_000, help="groups that move (%(default)s)")
+    parser.add_argument("--moved-shards", type=int, default=16, help="shards that many groups leave (%(default)s)")
     parser.add_argument("--rolling-members", type=int, default=20, help="members of each rolled group (%(default)s)")
     parser.add_argument(
         "--rolling-pause-s", type=float, default=8.0, help="... from one replacement to the next, seconds (%(default)s)"

@@ -118,9 +118,12 @@ MEANINGS: Mapping[str, Meaning] = {
     "commits_loop_batches_ratio": Meaning("batches for a commit of each of ten members in a loop, to one member", 1.1),
     # groups that move to another coordinator and back
     "move_groups": Meaning("groups that move to another coordinator and back, whose members commit through a gateway"),
-    "move_s": Meaning("... the longer of both ways, s"),
-    "move_pause_p50_s": Meaning("... the longest wait for a response meanwhile, median of the groups, s"),
+    "move_first_s": Meaning("... until all have moved to a coordinator that has just been started, s"),
+    "move_s": Meaning("... until all have moved back, there and back again, the longest, s"),
+    "move_pause_p50_s": Meaning("... the longest wait that a move delayed, median of the groups, s"),
     "move_pause_p99_s": Meaning("... 99 of 100, s", 1.5),
+    "move_first_pause_p50_s": Meaning("... of the first moves, to a coordinator that has just been started, median, s"),
+    "move_first_pause_p99_s": Meaning("... 99 of 100, s"),
     "move_rest_p99_s": Meaning("... 99 of 100 before the moves, s"),
     "move_rebalances": Meaning("... rebalances", 0),
     "move_commits_lost": Meaning("... acknowledged commits that were lost", 0),
@@ -129,6 +132,8 @@ MEANINGS: Mapping[str, Meaning] = {
     "move_10000_s": Meaning("... until all have moved, s", 300),
     "move_10000_expelled": Meaning("... members that were expelled", 0),
     "move_10000_rebalances": Meaning("... rebalances", 0),
+    "move_10000_pause_p50_s": Meaning("... the longest wait that a move delayed, median of the groups, s"),
+    "move_10000_pause_p99_s": Meaning("... 99 of 100, s"),
     "move_10000_wait_max_s": Meaning("... the longest wait of a heartbeat for its response meanwhile, s"),
     # growth: groups that send no requests
     "silent_bytes_per_group": Meaning("state of a silent group, bytes"),

@@ -1,8 +1,10 @@
 """1,000 groups move to another coordinator, and back, while the member of each commits through a gateway.
 
-Each member waits for the response to its commit, pauses, and commits the next offset. The pause of a group is its
-longest wait for a response while the groups move. Both coordinators run on one machine and one broker, with the default
-number of shards.
+Each member waits for the response to its commit, pauses, and commits the next offset. The pause of a group is the
+longest wait for a response to a request that the group's move delayed: one that was unanswered when the group was
+released, or sent later, up to the first one that was answered after its arrival. The first moves are to a coordinator
+that has just been started, whose Java compiles meanwhile; their pauses are figures of their own. Both coordinators run
+on one machine and one broker, with the default number of shards.
 """
 
 import argparse
@@ -13,10 +15,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from kafka import KafkaAdminClient
@@ -35,7 +38,16 @@ PAUSE_S = 3.0
 WARM_UP_S, REST_S = 60.0, 10.0
 JOIN_AT_ONCE = 100
 RUNS_MAX = 5
+SHARDS = Settings.model_fields["request_partitions"].default
 HERE, THERE = "here", "there"
+WAYS = ((HERE, THERE), (THERE, HERE)) * 2
+
+
+class Wait(NamedTuple):
+    """The time of a request, and that of its response, seconds since 1970."""
+
+    sent_s: float
+    answered_s: float
 
 
 class Committing:
@@ -43,21 +55,23 @@ class Committing:
 
     Attributes:
         acknowledged: The last offset whose commit was answered without an error.
-        longest_s: The longest wait for a response since `begin`.
+        waits: The times of each commit and of its response, in the clock of the records.
     """
 
     def __init__(self, member: Member) -> None:
-        self._member, self.acknowledged, self.longest_s, self.errors = member, 0, 0.0, 0
+        self._member, self.acknowledged, self.errors = member, 0, 0
+        self.waits: list[Wait] = []
 
-    def begin(self) -> None:
-        self.longest_s = 0.0
+    @property
+    def group_id(self) -> str:
+        return str(self._member.who["group_id"])
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Commit until `stopping` is set."""
         while not stopping.is_set():
-            began_s = time.monotonic()
+            sent_s = time.time()
             response = await self._member.call(_commit(self._member.who, self.acknowledged + 1))
-            self.longest_s = max(self.longest_s, time.monotonic() - began_s)
+            self.waits.append(Wait(sent_s, time.time()))
             if response.topics[0].partitions[0].error_code:
                 self.errors += 1
             else:
@@ -67,9 +81,7 @@ class Committing:
     async def fetched(self) -> int:
         """Return the committed offset of the group."""
         topic = OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])
-        response = await self._member.call(
-            OffsetFetchRequest(version=5, group_id=self._member.who["group_id"], topics=[topic])
-        )
+        response = await self._member.call(OffsetFetchRequest(version=5, group_id=self.group_id, topics=[topic]))
         return int(response.topics[0].partitions[0].committed_offset)
 
 
@@ -96,26 +108,31 @@ def measure(options: argparse.Namespace) -> Figures:
         with KafkaAdminClient(bootstrap_servers=servers) as admin:
             admin.create_topics({TOPIC: {"num_partitions": 1}}, wait_for_metadata=True)
         with (
-            pair(servers, folder) as sides,
+            pair(servers, folder, SHARDS) as sides,
             bench.gateway(servers, folder / "gateway", COORDINATOR_TOPIC_PREFIX=HERE) as (_, address),
         ):
             return asyncio.run(_moves(sides, address, options.moved_groups))
 
 
 @contextmanager
-def pair(servers: str, folder: Path) -> Iterator[Mapping[str, Settings]]:
-    """Run two coordinators that are peers; yield the settings of each by its prefix. The first one has all slots."""
+def pair(servers: str, folder: Path, shards: int) -> Iterator[Mapping[str, Settings]]:
+    """Run two coordinators that are peers; yield the settings of each by its prefix.
+
+    Args:
+        shards: The number of shards of the first one, which has all slots.
+    """
     (folder / "key").write_text(secrets.token_hex(32))
-    sides = {prefix: _settings(servers, folder, prefix) for prefix in (HERE, THERE)}
+    sides = {HERE: _settings(servers, folder, HERE, shards), THERE: _settings(servers, folder, THERE)}
     with _coordinator(sides[HERE], folder, THERE, "all"), _coordinator(sides[THERE], folder, HERE, "none"):
         yield sides
 
 
-def _settings(servers: str, folder: Path, prefix: str) -> Settings:
+def _settings(servers: str, folder: Path, prefix: str, shards: int = SHARDS) -> Settings:
     (folder / prefix).mkdir()
     settings = Settings.load(
         bootstrap_servers=servers,
         topic_prefix=prefix,
+        request_partitions=shards,
         checkpoint=str(folder / prefix / "checkpoint"),
         replication_factor=1,
     )
@@ -125,14 +142,16 @@ def _settings(servers: str, folder: Path, prefix: str) -> Settings:
 
 @contextmanager
 def _coordinator(settings: Settings, folder: Path, peer: str, slots: str) -> Iterator[None]:
-    os.environ |= {
+    environment = {
         "COORDINATOR_PEERS": f'["{peer}"]',
         "COORDINATOR_PEER_KEY_FILE": str(folder / "key"),
         "COORDINATOR_SLOTS": slots,
+        "COORDINATOR_REQUEST_PARTITIONS": str(settings.request_partitions),
     }
+    os.environ |= environment
     with bench.coordinator(settings, folder / settings.topic_prefix):
-        for name in ("PEERS", "PEER_KEY_FILE", "SLOTS"):
-            del os.environ[f"COORDINATOR_{name}"]
+        for name in environment:
+            del os.environ[name]
         yield
 
 
@@ -145,15 +164,11 @@ async def _moves(sides: Mapping[str, Settings], address: str, count: int) -> Fig
     stopping = asyncio.Event()
     running = [asyncio.create_task(group.run(stopping)) for group in groups]
     await asyncio.sleep(WARM_UP_S)
-    rest_s = await _longest(groups, asyncio.sleep(REST_S))
+    rest_from_s = time.time()
+    await asyncio.sleep(REST_S)
+    rest_s = [pause(group.waits, rest_from_s, rest_from_s + REST_S / 2) for group in groups]
     before = {prefix: events(settings) for prefix, settings in sides.items()}
-    took_s, pauses_s = [], list[float]()
-    for prefix, target in ((HERE, THERE), (THERE, HERE)):
-        began_s = time.monotonic()
-        pauses_s += await _longest(groups, moved(sides[prefix], target))
-        took_s.append(time.monotonic() - began_s)
-        say(f"All groups have moved in {took_s[-1]:.1f} s.")
-        await asyncio.sleep(REST_S)
+    runs = [await _move_all(sides[source], target) for source, target in WAYS]
     stopping.set()
     await asyncio.gather(*running)
     rebalances = sum((events(sides[prefix]) - before[prefix])["rebalance_started"] for prefix in sides)
@@ -162,12 +177,37 @@ async def _moves(sides: Mapping[str, Settings], address: str, count: int) -> Fig
         raise BenchFailed(f"{errors} commits had an error")
     return {
         "move_groups": count,
-        "move_s": max(took_s),
-        "move_pause_p50_s": percentile(sorted(pauses_s), 50),
-        "move_pause_p99_s": percentile(sorted(pauses_s), 99),
+        **_times(groups, sides, runs),
         "move_rest_p99_s": percentile(sorted(rest_s), 99),
         "move_rebalances": rebalances,
         "move_commits_lost": lost,
+    }
+
+
+async def _move_all(source: Settings, target: str) -> tuple[float, float]:
+    """Move all groups; return the time of the begin, seconds since 1970, and the seconds that it took."""
+    began_s = time.time()
+    await moved(source, target)
+    took_s = time.time() - began_s
+    say(f"All groups have moved in {took_s:.1f} s.")
+    await asyncio.sleep(REST_S)
+    return began_s, took_s
+
+
+def _times(groups: Sequence[Committing], sides: Mapping[str, Settings], runs: Sequence[tuple[float, float]]) -> Figures:
+    waits = {group.group_id: group.waits for group in groups}
+    first, *others = (
+        list(pauses(waits, sides[source], sides[target], began_s))
+        for (source, target), (began_s, _) in zip(WAYS, runs, strict=True)
+    )
+    pauses_s = sorted(chain.from_iterable(others))
+    return {
+        "move_first_s": runs[0][1],
+        "move_s": max(took_s for _, took_s in runs[1:]),
+        "move_pause_p50_s": percentile(pauses_s, 50),
+        "move_pause_p99_s": percentile(pauses_s, 99),
+        "move_first_pause_p50_s": percentile(sorted(first), 50),
+        "move_first_pause_p99_s": percentile(sorted(first), 99),
     }
 
 
@@ -176,19 +216,60 @@ async def _fetched(groups: Sequence[Committing]) -> list[int]:
     return await asyncio.gather(*(group.fetched() for group in groups))
 
 
-async def _longest(groups: Sequence[Committing], during: Any) -> list[float]:
-    """Return the longest wait of each group for a response while something lasts."""
-    for group in groups:
-        group.begin()
-    await during
-    await asyncio.sleep(PAUSE_S)
-    return [group.longest_s for group in groups]
+def pauses(waits: Mapping[str, Iterable[Wait]], source: Settings, target: Settings, from_s: float) -> Iterator[float]:
+    """Yield the pause of each group in its first move since a time, seconds.
+
+    Args:
+        waits: Those of each group, in the order of the responses.
+    """
+    released, arrived = times(source, "group_released", from_s), times(target, "group_arrived", from_s)
+    for group_id, waits_of_group in waits.items():
+        yield pause(waits_of_group, released[group_id], arrived[group_id])
 
 
-async def moved(source: Settings, target: str) -> None:
+def pause(waits: Iterable[Wait], from_s: float, until_s: float) -> float:
+    """Return the longest wait for a response after `from_s`, up to the first one after `until_s`, seconds.
+
+    Raises:
+        BenchFailed: No response came after `until_s`.
+    """
+    longest_s = 0.0
+    for sent_s, answered_s in waits:
+        if answered_s > from_s:
+            longest_s = max(longest_s, answered_s - sent_s)
+        if answered_s > until_s:
+            return longest_s
+    raise BenchFailed("a member got no response after its group had moved")
+
+
+def times(settings: Settings, kind: str, from_s: float) -> Mapping[str, float]:
+    """Return the time of the first event of a kind since `from_s`, by its group, seconds since 1970."""
+    first: dict[str, float] = {}
+    with Reading(settings, topics=("events",)) as reading:
+        for raw in reading.backlog():
+            event = msgspec.json.decode(raw.value or b"{}")
+            if event.get("event") == kind and (at_s := event["at_ms"] / 1000) >= from_s:
+                first.setdefault(event["group_id"], at_s)
+    return first
+
+
+async def moved(source: Settings, target: str, *options: str) -> None:
     """Move all groups. The command stops at a response that is late, and continues with the next run."""
     where = ("-b", str(source.bootstrap_servers), "--topic-prefix", source.topic_prefix)
-    command = (sys.executable, "-m", "streaming", "move", *where, "--to", target, "--all", "--yes", "-o", "json")
+    command = (
+        sys.executable,
+        "-m",
+        "streaming",
+        "move",
+        *where,
+        "--to",
+        target,
+        "--all",
+        "--yes",
+        "-o",
+        "json",
+        *options,
+    )
     for _ in range(RUNS_MAX):
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
         if not await process.wait():

@@ -2,14 +2,14 @@
 
 The members send as those of one gateway do, with its own sender but without connections: heartbeats at common ticks, in
 records of many. A request that a coordinator refuses follows its group. Both coordinators run on one machine and one
-broker, with the default number of shards.
+broker. The second one has the default number of shards, and so has the first one without `--moved-shards`.
 """
 
 import argparse
 import asyncio
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,14 +26,15 @@ from streaming.gateway.coordinators import Coordinators
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.crowd import check_no_errors
-from tests.benchmarks.figures import Figures
+from tests.benchmarks.figures import Figures, percentile
 from tests.benchmarks.members import Member
-from tests.benchmarks.moving import HERE, THERE, events, moved, pair
+from tests.benchmarks.moving import HERE, THERE, Wait, events, moved, pair, pauses
 
 SESSION_TIMEOUT_MS = 45_000  # Kafka's default
 HEARTBEAT_INTERVAL_S = 5  # the default of the consumer protocol
 JOIN_AT_ONCE = 2_000  # groups
 WARM_UP_S = 30
+IN_TRANSIT = ("--in-transit", "256")
 ANSWERS_WITHIN_S = 60
 
 
@@ -53,7 +54,7 @@ class Crowd:
 
     Attributes:
         codes: The number of answers to heartbeats with each error code.
-        longest_s: The longest time from a heartbeat to its answer, since it was last set to 0.
+        waits: The times of the heartbeats of each group and of their answers, since it was last cleared.
     """
 
     def __init__(self, coordinators: Coordinators, groups: int, each: int) -> None:
@@ -64,7 +65,7 @@ class Crowd:
         self._settled: list[Connected] = []
         self.codes = Counter[int]()
         self.unanswered = 0
-        self.longest_s = 0.0
+        self.waits: defaultdict[str, list[Wait]] = defaultdict(list)
 
     async def settle(self) -> None:
         """Make all members join and sync. Those that have a group send heartbeats while the others join."""
@@ -126,12 +127,12 @@ class Crowd:
         heartbeat = member.heartbeat(self._coordinators.request_id())
         assert isinstance(heartbeat, Heartbeat), "a heartbeat is a Heartbeat request"
         self.unanswered += 1
-        self._coordinators.gathering.add(heartbeat, partial(self._heard, time.monotonic()))
+        self._coordinators.gathering.add(heartbeat, partial(self._heard, member.group_id, time.time()))
 
-    def _heard(self, sent_s: float, answer: AnyAnswer, _: int) -> None:
+    def _heard(self, group_id: str, sent_s: float, answer: AnyAnswer, _: int) -> None:
         self.unanswered -= 1
         self.codes[answer.code] += 1
-        self.longest_s = max(self.longest_s, time.monotonic() - sent_s)
+        self.waits[group_id].append(Wait(sent_s, time.time()))
 
 
 def measure(options: argparse.Namespace) -> Figures:
@@ -139,7 +140,7 @@ def measure(options: argparse.Namespace) -> Figures:
     with (
         bench.broker() as broker,
         tempfile.TemporaryDirectory(prefix="bench-moving-", ignore_cleanup_errors=True) as name,
-        pair(broker.bootstrap_servers, Path(name)) as sides,
+        pair(broker.bootstrap_servers, Path(name), options.moved_shards) as sides,
     ):
         return asyncio.run(_moves(sides[HERE], sides[THERE], options.groups, options.members))
 
@@ -152,10 +153,11 @@ async def _moves(here: Settings, there: Settings, groups: int, each: int) -> Fig
         running = asyncio.create_task(crowd.run(stopping))
         await crowd.settle()
         await asyncio.sleep(WARM_UP_S)
-        before, crowd.longest_s, began_s = events(here) + events(there), 0.0, time.monotonic()
+        before, began_s = events(here) + events(there), time.time()
+        crowd.waits.clear()
         say("All groups move.")
-        await moved(here, THERE)
-        took_s = time.monotonic() - began_s
+        await moved(here, THERE, *IN_TRANSIT)
+        took_s = time.time() - began_s
         say(f"All groups have moved in {took_s:.1f} s.")
         stopping.set()
         await running
@@ -166,11 +168,14 @@ async def _moves(here: Settings, there: Settings, groups: int, each: int) -> Fig
     since.subtract(before)
     if refused := +Counter({code: n for code, n in crowd.codes.items() if code}):
         raise BenchFailed(f"heartbeats had errors, by their codes: {dict(refused)}")
+    pauses_s = sorted(pauses(crowd.waits, here, there, began_s))
     return {
         "move_10000_s": took_s,
         "move_10000_expelled": since["member_expired"],
         "move_10000_rebalances": since["rebalance_started"],
-        "move_10000_wait_max_s": crowd.longest_s,
+        "move_10000_pause_p50_s": percentile(pauses_s, 50),
+        "move_10000_pause_p99_s": percentile(pauses_s, 99),
+        "move_10000_wait_max_s": max(wait.answered_s - wait.sent_s for waits in crowd.waits.values() for wait in waits),
         "move_10000_heartbeats_per_s": groups * each / HEARTBEAT_INTERVAL_S,
     }
 

@@ -10,7 +10,6 @@ from msgspec import structs
 from coordinator.errors import ErrorCode
 from coordinator.move_requests import CheckAdoption, ReleaseGroup
 from coordinator.outputs import CheckAdoptionAnswer, ErrorAnswer
-from streaming.administration import moving
 from streaming.administration.moving import Mover, Result, Status
 from streaming.errors import NoAnswer, RequestRefused
 from tests.coordinator.moving.pair import Coordinator, Pair
@@ -40,8 +39,8 @@ class World:
 
         return answer
 
-    def mover(self) -> Mover:
-        return Mover(self.ask(self.pair.a), self.ask(self.pair.b), "B")
+    def mover(self, in_transit: int = 256) -> Mover:
+        return Mover(self.ask(self.pair.a), self.ask(self.pair.b), "B", in_transit)
 
     def moves(self, *group_ids: str) -> list[Result]:
         return list(self.mover().move_all(group_ids))
@@ -75,13 +74,12 @@ def test_a_group_that_both_have_stays_where_it_is(world: World) -> None:
 
 def test_a_group_at_another_coordinator_is_refused(world: World) -> None:
     world.moves("g")
-    mover = Mover(world.ask(world.pair.a), lambda request: CheckAdoptionAnswer(request_id="r"), "C")
+    mover = Mover(world.ask(world.pair.a), lambda request: CheckAdoptionAnswer(request_id="r"), "C", 1)
     assert list(mover.move_all(["g"])) == [Result("g", Status.REFUSED, "B has the group")]
 
 
-def test_without_an_answer_no_further_group_is_released(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
-    monkeypatch.setattr(moving, "AT_A_TIME", 1)
-    mover, original = world.mover(), world.ask(world.pair.a)
+def test_without_an_answer_no_further_group_is_released(world: World) -> None:
+    mover, original = world.mover(in_transit=1), world.ask(world.pair.a)
 
     def source(request: Any) -> Any:
         world.is_up = False  # the target fails between its check and the release
@@ -96,8 +94,7 @@ def test_without_an_answer_no_further_group_is_released(monkeypatch: pytest.Monk
     assert world.names() == ([], ["g"])
 
 
-def test_the_next_group_begins_when_the_oldest_has_its_result(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
-    monkeypatch.setattr(moving, "AT_A_TIME", 2)
+def test_the_next_group_begins_when_the_oldest_has_its_result(world: World) -> None:
     third_has_begun, original = Event(), world.ask(world.pair.b)
 
     def target(request: Any) -> Any:
@@ -107,7 +104,7 @@ def test_the_next_group_begins_when_the_oldest_has_its_result(monkeypatch: pytes
             assert third_has_begun.wait(HANG_S)
         return original(request)
 
-    mover = Mover(world.ask(world.pair.a), target, "B")
+    mover = Mover(world.ask(world.pair.a), target, "B", in_transit=2)
     found = list(mover.move_all(["first", "second", "third"]))
     assert found == [Result(group_id, Status.MOVED) for group_id in ("first", "second", "third")]
 
@@ -127,7 +124,7 @@ def test_a_sender_without_the_right_is_refused(world: World, kind: type[Any]) ->
         refused = ErrorAnswer(request_id="r", error=code.name, code=code.number, error_message="no right")
         return lambda request: refused if isinstance(request, kind) else ask(request)
 
-    mover = Mover(refusing(world.ask(world.pair.a)), refusing(world.ask(world.pair.b)), "B")
+    mover = Mover(refusing(world.ask(world.pair.a)), refusing(world.ask(world.pair.b)), "B", 1)
     with pytest.raises(RequestRefused, match=r"did not move g \(CLUSTER_AUTHORIZATION_FAILED: no right\)"):
         list(mover.move_all(["g"]))
     assert world.names() == (["g"], [])
