@@ -15,7 +15,7 @@ from typing import Protocol
 from kafka.protocol.api_message import ApiMessage
 
 from streaming.gateway.frames import Piece
-from streaming.gateway.limits import IN_FLIGHT_MAX, LARGE_IN_FLIGHT_MAX, PIECE_BYTES
+from streaming.gateway.limits import LARGE_IN_FLIGHT_MAX, PIECE_BYTES
 from streaming.gateway.messages import encode
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Outgoing
@@ -144,8 +144,8 @@ class Flow:
 
     def bound(self) -> None:
         """Pause while too many requests, questions or bytes are in flight. One request may have many questions."""
-        is_too_much = max(len(self.slots), len(self.questions)) >= IN_FLIGHT_MAX
-        is_too_much |= self.outgoing.is_much or self.slots.large >= LARGE_IN_FLIGHT_MAX
+        self.outgoing.owe(max(len(self.slots), len(self.questions)))
+        is_too_much = self.outgoing.is_much or self.slots.large >= LARGE_IN_FLIGHT_MAX
         (self.pause if is_too_much else self.resume)(Pause.IN_FLIGHT)
 
     # -- writing -------------------------------------------------------------------------------------------------------

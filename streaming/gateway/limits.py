@@ -17,10 +17,17 @@ RELAYED_BYTES_MAX = 100 * 2**20
 SASL_BYTES_MAX = 524_288
 """A request before authentication: Kafka's own `sasl.server.max.receive.size`."""
 
-IN_FLIGHT_MAX = 500
+IN_FLIGHT_MAX = 5_000
 """Requests of one connection without a response, or groups that they concern; further requests stay in the socket.
 
-Clients have five or less."""
+Most clients have five or less. A client that commits without a wait gets this many responses in a batch, so about 6,000
+a second."""
+
+IN_FLIGHT_ALL_MAX = 100_000
+"""Requests of all connections without a response. Beyond this, each connection may have `IN_FLIGHT_FEW`."""
+
+IN_FLIGHT_FEW = 5
+"""As many as most clients have at most: librdkafka, kafka-python and Java's `max.in.flight.requests.per.connection`."""
 
 ANSWER_BYTES_PAUSE = RECORD_BYTES_MAX
 """The bytes of held responses of one connection from which on no more of its requests are read. These are responses

@@ -1,4 +1,5 @@
-"""The bytes of responses that a connection holds for its client, and the total of all connections of a gateway.
+"""What a connection owes its client, and the totals of all connections of a gateway: bytes of responses that are held,
+and requests without a response.
 
 Bytes count from the arrival of the coordinator's answer, or of a broker's response that the gateway reads, until the
 system has accepted the response made from it. A broker's response that is passed on unread stays in the broker's socket
@@ -8,7 +9,14 @@ instead.
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from streaming.gateway.limits import ANSWER_BYTES_MAX, ANSWER_BYTES_PAUSE, ANSWERS_BYTES_MAX
+from streaming.gateway.limits import (
+    ANSWER_BYTES_MAX,
+    ANSWER_BYTES_PAUSE,
+    ANSWERS_BYTES_MAX,
+    IN_FLIGHT_ALL_MAX,
+    IN_FLIGHT_FEW,
+    IN_FLIGHT_MAX,
+)
 
 
 class Holder(Protocol):
@@ -23,16 +31,24 @@ class Holder(Protocol):
 
 
 class Ledger:
-    """The bytes that all connections hold.
+    """The bytes that all connections hold, and their requests in flight.
 
     Args:
         holders: All connections.
         drop: Called for each connection before it is closed.
+
+    Attributes:
+        in_flight: The requests of all connections without a response.
     """
 
     def __init__(self, holders: Collection[Holder], drop: Callable[[], object]) -> None:
-        self.held_bytes = 0
+        self.held_bytes = self.in_flight = 0
         self._holders, self._drop = holders, drop
+
+    @property
+    def in_flight_max(self) -> int:
+        """How many requests without a response one connection may have."""
+        return IN_FLIGHT_MAX if self.in_flight < IN_FLIGHT_ALL_MAX else IN_FLIGHT_FEW
 
     def add(self, holder: Holder, more_bytes: int) -> None:
         """Update the bytes of a connection. Beyond a limit, close this connection, or the one that holds most."""
@@ -52,7 +68,7 @@ class Ledger:
 
 
 class Outgoing:
-    """The bytes that one connection holds.
+    """The bytes that one connection holds, and its requests in flight.
 
     Args:
         holder: The connection.
@@ -60,15 +76,21 @@ class Outgoing:
     """
 
     def __init__(self, holder: Holder, ledger: Ledger) -> None:
-        self.held_bytes = 0
+        self.held_bytes = self._in_flight = 0
         self._holder, self._ledger = holder, ledger
         self._written = 0
         self._is_closed = False
 
     @property
     def is_much(self) -> bool:
-        """Whether the connection holds so many bytes that no more of its requests are read."""
-        return self.held_bytes >= ANSWER_BYTES_PAUSE
+        """Whether the connection owes so much that no more of its requests are read."""
+        return self.held_bytes >= ANSWER_BYTES_PAUSE or self._in_flight >= self._ledger.in_flight_max
+
+    def owe(self, in_flight: int) -> None:
+        """Update the number of requests without a response."""
+        if not self._is_closed:
+            self._ledger.in_flight += in_flight - self._in_flight
+            self._in_flight = in_flight
 
     def hold(self, more_bytes: int) -> None:
         """Add held bytes; below 0 for released ones."""
@@ -82,6 +104,7 @@ class Outgoing:
         self.hold(waiting_bytes - before)
 
     def close(self) -> None:
-        """Release all bytes, because the connection is closed."""
+        """Release all bytes and requests, because the connection is closed."""
         self.hold(-self.held_bytes)
+        self.owe(0)
         self._is_closed = True

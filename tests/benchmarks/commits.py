@@ -26,7 +26,7 @@ from tests.benchmarks.rest import PAUSE_S, Client, settled
 TOPIC = "orders"
 WARM_UP = 120
 TEN = 10
-IN_FLIGHT = 2_000
+IN_FLIGHT = 4_000
 LOOP_S = 15.0
 SETTLE_S = 2.0
 

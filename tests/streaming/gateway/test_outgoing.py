@@ -16,6 +16,9 @@ from streaming.gateway.limits import (
     ANSWER_BYTES_MAX,
     ANSWER_BYTES_PAUSE,
     ANSWERS_BYTES_MAX,
+    IN_FLIGHT_ALL_MAX,
+    IN_FLIGHT_FEW,
+    IN_FLIGHT_MAX,
     LARGE_IN_FLIGHT_MAX,
     ONE_ANSWER_BYTES_MAX,
     PIECE_BYTES,
@@ -102,6 +105,25 @@ def test_requests_with_small_responses_are_read_up_to_the_bound(ledger: Ledger):
     while deaf.ask():
         deaf.answer(10_000)
     assert ANSWER_BYTES_PAUSE <= deaf.outgoing.held_bytes < ANSWER_BYTES_PAUSE + 10_000
+
+
+def test_requests_in_flight_of_all_connections_are_bounded(ledger: Ledger):
+    """Many clients that pipeline leave room for what other clients have in flight, and for nothing else."""
+    greedy, other = [Client(ledger) for _ in range(IN_FLIGHT_ALL_MAX // IN_FLIGHT_MAX)], Client(ledger)
+    for each in greedy:
+        each.outgoing.owe(IN_FLIGHT_MAX - 1)
+        assert not each.outgoing.is_much
+        each.outgoing.owe(IN_FLIGHT_MAX)
+        assert each.outgoing.is_much
+    assert ledger.in_flight == IN_FLIGHT_ALL_MAX
+    other.outgoing.owe(IN_FLIGHT_FEW - 1)
+    assert not other.outgoing.is_much
+    other.outgoing.owe(IN_FLIGHT_FEW)
+    assert other.outgoing.is_much
+    greedy[0].outgoing.close()
+    assert (other.outgoing.is_much, ledger.in_flight) == (False, IN_FLIGHT_ALL_MAX - IN_FLIGHT_MAX + IN_FLIGHT_FEW)
+    greedy[0].outgoing.owe(1)
+    assert ledger.in_flight == IN_FLIGHT_ALL_MAX - IN_FLIGHT_MAX + IN_FLIGHT_FEW
 
 
 def test_a_slow_client_gets_all_responses(ledger: Ledger, held_totals: list[int]):
