@@ -109,7 +109,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--storm-members", type=int, default=200, help="members that join together (%(default)s)")
     parser.add_argument("--next-members", type=int, default=1_000, help="... with KIP-848 and ten partitions each")
     parser.add_argument("--moved-groups", type=int, default=1_000, help="groups that move (%(default)s)")
-    parser.add_argument("--moved-shards", type=int, default=16, help="shards that many groups leave (%(default)s)")
+    parser.add_argument("--moved-shards", type=int, help="shards that they leave (moving: 4; moving_many: 16)")
+    parser.add_argument("--in-transit", type=int, default=256, help="... of many, in transit (%(default)s)")
     parser.add_argument("--rolling-members", type=int, default=20, help="members of each rolled group (%(default)s)")
     parser.add_argument(
         "--rolling-pause-s", type=float, default=8.0, help="... from one replacement to the next, seconds (%(default)s)"

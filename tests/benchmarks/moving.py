@@ -4,7 +4,7 @@ Each member waits for the response to its commit, pauses, and commits the next o
 longest wait for a response to a request that the group's move delayed: one that was unanswered when the group was
 released, or sent later, up to the first one that was answered after its arrival. The first moves are to a coordinator
 that has just been started, whose Java compiles meanwhile; their pauses are figures of their own. Both coordinators run
-on one machine and one broker, with the default number of shards.
+on one machine and one broker.
 """
 
 import argparse
@@ -38,8 +38,10 @@ PAUSE_S = 3.0
 WARM_UP_S, REST_S = 60.0, 10.0
 JOIN_AT_ONCE = 100
 RUNS_MAX = 5
-SHARDS = Settings.model_fields["request_partitions"].default
-HERE, THERE = "here", "there"
+SHARDS = 4
+"""The number of shards of both coordinators: that of `coordinator up`."""
+
+SIDES = HERE, THERE = "here", "there"
 WAYS = ((HERE, THERE), (THERE, HERE)) * 2
 
 
@@ -104,30 +106,30 @@ def measure(options: argparse.Namespace) -> Figures:
         bench.broker() as broker,
         tempfile.TemporaryDirectory(prefix="bench-moving-", ignore_cleanup_errors=True) as name,
     ):
-        folder, servers = Path(name), broker.bootstrap_servers
+        folder, servers, shards = Path(name), broker.bootstrap_servers, options.moved_shards or SHARDS
         with KafkaAdminClient(bootstrap_servers=servers) as admin:
             admin.create_topics({TOPIC: {"num_partitions": 1}}, wait_for_metadata=True)
         with (
-            pair(servers, folder, SHARDS) as sides,
+            pair(servers, folder, shards, shards) as sides,
             bench.gateway(servers, folder / "gateway", COORDINATOR_TOPIC_PREFIX=HERE) as (_, address),
         ):
             return asyncio.run(_moves(sides, address, options.moved_groups))
 
 
 @contextmanager
-def pair(servers: str, folder: Path, shards: int) -> Iterator[Mapping[str, Settings]]:
+def pair(servers: str, folder: Path, *shards: int) -> Iterator[Mapping[str, Settings]]:
     """Run two coordinators that are peers; yield the settings of each by its prefix.
 
     Args:
-        shards: The number of shards of the first one, which has all slots.
+        shards: The number of shards of the first one, which has all slots, and of the second one.
     """
     (folder / "key").write_text(secrets.token_hex(32))
-    sides = {HERE: _settings(servers, folder, HERE, shards), THERE: _settings(servers, folder, THERE)}
+    sides = {prefix: _settings(servers, folder, prefix, count) for prefix, count in zip(SIDES, shards, strict=True)}
     with _coordinator(sides[HERE], folder, THERE, "all"), _coordinator(sides[THERE], folder, HERE, "none"):
         yield sides
 
 
-def _settings(servers: str, folder: Path, prefix: str, shards: int = SHARDS) -> Settings:
+def _settings(servers: str, folder: Path, prefix: str, shards: int) -> Settings:
     (folder / prefix).mkdir()
     settings = Settings.load(
         bootstrap_servers=servers,

@@ -34,7 +34,7 @@ SESSION_TIMEOUT_MS = 45_000  # Kafka's default
 HEARTBEAT_INTERVAL_S = 5  # the default of the consumer protocol
 JOIN_AT_ONCE = 2_000  # groups
 WARM_UP_S = 30
-IN_TRANSIT = ("--in-transit", "256")
+SHARDS = Settings.model_fields["request_partitions"].default
 ANSWERS_WITHIN_S = 60
 
 
@@ -140,12 +140,13 @@ def measure(options: argparse.Namespace) -> Figures:
     with (
         bench.broker() as broker,
         tempfile.TemporaryDirectory(prefix="bench-moving-", ignore_cleanup_errors=True) as name,
-        pair(broker.bootstrap_servers, Path(name), options.moved_shards) as sides,
+        pair(broker.bootstrap_servers, Path(name), options.moved_shards or SHARDS, SHARDS) as sides,
     ):
-        return asyncio.run(_moves(sides[HERE], sides[THERE], options.groups, options.members))
+        return asyncio.run(_moves(sides[HERE], sides[THERE], options))
 
 
-async def _moves(here: Settings, there: Settings, groups: int, each: int) -> Figures:
+async def _moves(here: Settings, there: Settings, options: argparse.Namespace) -> Figures:
+    groups, each = options.groups, options.members
     coordinators = Coordinators(here, asyncio.get_running_loop())
     try:
         crowd, stopping = Crowd(coordinators, groups, each), asyncio.Event()
@@ -156,7 +157,7 @@ async def _moves(here: Settings, there: Settings, groups: int, each: int) -> Fig
         before, began_s = events(here) + events(there), time.time()
         crowd.waits.clear()
         say("All groups move.")
-        await moved(here, THERE, *IN_TRANSIT)
+        await moved(here, THERE, "--in-transit", str(options.in_transit))
         took_s = time.time() - began_s
         say(f"All groups have moved in {took_s:.1f} s.")
         stopping.set()
