@@ -111,6 +111,19 @@ LOCAL_CONFIG = {
 """Additional Spark settings for a driver and an executor that are one process on one machine."""
 
 
+COMPILE_LATER = " ".join(
+    f"-XX:Tier4{name}={10 * default}"
+    for name, default in {
+        "InvocationThreshold": 5_000,
+        "MinInvocationThreshold": 600,
+        "CompileThreshold": 15_000,
+        "BackEdgeThreshold": 40_000,
+    }.items()
+)
+"""Java options: code is compiled for speed (by C2) when it was used ten times as often as by default. This compilation
+takes much of a start's processor time, and of a coordinator's at rest."""
+
+
 class ConnectorMissing(UserError):
     """Spark's Kafka connector is missing."""
 
@@ -177,6 +190,7 @@ def _driver_options(java_options: str) -> str:
         f"-Dlog4j2.configurationFile={SPARK_LOG.as_uri()} -Dcoordinator.spark.log={level} "
         f"-Dcoordinator.spark.lines={'json' if are_json() else 'text'} "
         "-XX:+UseParallelGC "  # half the work of the default collector, whose threads run beside the tasks
+        f"{COMPILE_LATER} "
         f"{java_options}"
     )
 
