@@ -39,8 +39,7 @@ def grow(move: Move, shards: int | None) -> None:
     with opened(settings, to) as (source, target):
         with _explained(how):
             check_prepared(ask_shards_of(source), of, ask_shards_of(target), to)
-        if not move.is_dry_run:
-            move.agree(f"Move all groups from {escape(of)} to {escape(to)}?")
+        move.confirm("all groups")
         move_opened_slots(move, source, target, ALL_SLOTS)
         if move.is_dry_run:
             return

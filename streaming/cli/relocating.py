@@ -74,6 +74,11 @@ class Move(NamedTuple):
     agree: Callable[[str], None]
     is_dry_run: bool
 
+    def confirm(self, what: str) -> None:
+        """Require the user's agreement to the move of something, unless nothing is changed."""
+        if not self.is_dry_run:
+            self.agree(f"Move {what} from {escape(self.settings.topic_prefix)} to {escape(self.to)}?")
+
 
 def move_groups(move: Move, group_ids: Sequence[str] | None) -> None:
     """Move groups, and show the result of each.
@@ -88,9 +93,7 @@ def move_groups(move: Move, group_ids: Sequence[str] | None) -> None:
     """
     with opened(move.settings, move.to) as (source, target):
         names = list(dict.fromkeys(group_ids)) if group_ids is not None else _all_groups(source)
-        if not move.is_dry_run:
-            of = escape(move.settings.topic_prefix)
-            move.agree(f"Move {counted(len(names), 'group')} from {of} to {escape(move.to)}?")
+        move.confirm(counted(len(names), "group"))
         _finish(move, source, target, names)
 
 
@@ -103,9 +106,7 @@ def move_slots(move: Move, slots: frozenset[int]) -> None:
         UserError: The brokers or the coordinators do not answer.
     """
     with opened(move.settings, move.to) as (source, target):
-        if not move.is_dry_run:
-            of = escape(move.settings.topic_prefix)
-            move.agree(f"Move {counted(len(slots), 'slot')} and the groups in them from {of} to {escape(move.to)}?")
+        move.confirm(f"{counted(len(slots), 'slot')} and the groups in them")
         move_opened_slots(move, source, target, slots)
 
 

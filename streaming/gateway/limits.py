@@ -27,7 +27,7 @@ IN_FLIGHT_ALL_MAX = 100_000
 """Requests of all connections without a response. Beyond this, each connection may have `IN_FLIGHT_FEW`."""
 
 IN_FLIGHT_FEW = 5
-"""As many as most clients have at most: librdkafka, kafka-python and Java's `max.in.flight.requests.per.connection`."""
+"""As many as most clients have: the default `max.in.flight.requests.per.connection` of Java and kafka-python."""
 
 ANSWER_BYTES_PAUSE = RECORD_BYTES_MAX
 """The bytes of held responses of one connection from which on no more of its requests are read. These are responses
