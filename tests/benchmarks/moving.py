@@ -258,20 +258,8 @@ def times(settings: Settings, kind: str, from_s: float) -> Mapping[str, float]:
 async def moved(source: Settings, target: str, *options: str) -> None:
     """Move all groups. The command stops at a response that is late, and continues with the next run."""
     where = ("-b", str(source.bootstrap_servers), "--topic-prefix", source.topic_prefix)
-    command = (
-        sys.executable,
-        "-m",
-        "streaming",
-        "move",
-        *where,
-        "--to",
-        target,
-        "--all",
-        "--yes",
-        "-o",
-        "json",
-        *options,
-    )
+    what = ("--to", target, "--all", "--yes", "-o", "json", *options)
+    command = (sys.executable, "-m", "streaming", "move", *where, *what)
     for _ in range(RUNS_MAX):
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
         if not await process.wait():

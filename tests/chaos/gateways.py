@@ -30,10 +30,6 @@ class GatewayProcess:
         return f"{HOST}:{self._port}"
 
     @property
-    def is_running(self) -> bool:
-        return self.process is not None and self.process.poll() is None
-
-    @property
     def log(self) -> str:
         return (self._folder / f"gateway-{self._number}.log").read_text(errors="replace")
 

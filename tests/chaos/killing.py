@@ -72,7 +72,7 @@ class Killer:
         """Kill a process of a kind. Return the start of the next one; it does nothing where Spark starts it itself."""
         match kind:
             case "gateway":
-                gateway = self._chance.choice([each for each in self._deployment.gateways if each.is_running])
+                gateway = self._chance.choice(self._deployment.gateways)
                 gateway.kill()
                 return partial(self._start_gateway, gateway)
             case "driver":
