@@ -167,7 +167,7 @@ def test_client_that_does_not_read_is_paused_and_then_disconnected(strain: Strai
         become_member(deaf, group_id, metadata=bytes(100_000))
         deaf.send(*(DescribeGroupsRequest(version=6, groups=[group_id]) for _ in range(2_000)))
         wait_until(lambda: "groupcoord_gateway_connections 1.0" in metrics(gateway))
-        few = flow.LARGE_IN_FLIGHT_MAX
+        few = LARGE_IN_FLIGHT_MAX
         assert few <= described(gateway) < 400, "those in flight and those in the sockets' buffers"
         assert is_served(bystander)
 
@@ -209,7 +209,7 @@ def test_unread_responses_are_bounded_and_delivered_later(strain: Strain, group_
         assert described(gateway) < 60, "without the limit all of them would have been read by now"
         assert {slow.read().groups[0].error_code for _ in range(60)} == {0}
         assert is_served(slow)
-    assert max(held) <= bound + (flow.LARGE_IN_FLIGHT_MAX + 1) * size
+    assert max(held) <= bound + (LARGE_IN_FLIGHT_MAX + 1) * size
     wait_until(lambda: gateway.ledger.held_bytes == 0)
     assert gateway.metrics.registry.get_sample_value("groupcoord_gateway_connections_overfull_total") == 0
 
@@ -239,8 +239,8 @@ def test_unread_responses_of_ten_clients_are_bounded_together(strain: Strain, gr
 def test_more_requests_than_may_be_in_flight_are_answered_in_order(gateway: Gateway):
     """The client sends more requests than may be in flight; the rest waits in the socket."""
     with connect(gateway.bootstrap_servers) as wire:
-        wire.send(*(heartbeat("g", "nobody") for _ in range(3 * flow.IN_FLIGHT_MAX)))
-        assert {wire.read().error_code for _ in range(3 * flow.IN_FLIGHT_MAX)} == {25}
+        wire.send(*(heartbeat("g", "nobody") for _ in range(3 * IN_FLIGHT_MAX)))
+        assert {wire.read().error_code for _ in range(3 * IN_FLIGHT_MAX)} == {25}
 
 
 def test_fifty_small_requests_are_in_flight_together(gateway: Gateway, group_id: str):
