@@ -85,23 +85,34 @@ def _due(group: Group, due: Deadline, config: Config) -> Iterator[Output]:
         yield from offsets_due(group, due.at_ms, config)
 
 
-def _wait_once_more(group: Group, due: Deadline, now_ms: int) -> bool:
+def _wait_once_more(group: Group, due: Deadline, from_ms: int) -> bool:
     vitals, session = group.vitals, _session(group, due)
     if due.kind == Kind.SEATS:
-        return wait_once_more(group, now_ms)
+        return from_ms > due.at_ms and wait_once_more(group, from_ms)
     if due.kind in (Kind.OFFSETS, Kind.PUBLISH) or (session or vitals).extended:
         return False
+    wait_ms = _wait_ms(group, due, session)
+    if wait_ms <= 0 or from_ms + wait_ms <= due.at_ms:
+        return False
     if session is not None:
-        vitals.renew(session, now_ms)
+        vitals.renew(session, from_ms)
         session.extended = True
         return True
     vitals.extended = True
     if due.kind == Kind.SYNCS:
-        vitals.syncs_ms = vitals.wait(now_ms, group.rebalance_timeout_ms)
+        vitals.syncs_ms = vitals.wait(from_ms, wait_ms)
     else:
-        wait_ms = group.delay.delay_ms if group.delay else group.rebalance_timeout_ms
-        vitals.joins_ms = vitals.wait(now_ms, wait_ms)
+        vitals.joins_ms = vitals.wait(from_ms, wait_ms)
     return True
+
+
+def _wait_ms(group: Group, due: Deadline, session: Session | None) -> int:
+    """Return the length of the wait whose end is a deadline."""
+    if session is not None:
+        return session.timeout_ms
+    if due.kind == Kind.JOINS and group.delay:
+        return group.delay.delay_ms
+    return group.rebalance_timeout_ms
 
 
 TIMERS = Timers[Group](deadlines, _armed_ms, _fire, _wait_once_more)

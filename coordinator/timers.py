@@ -3,7 +3,8 @@
 Deadlines are derived from the group's vitals and are not stored beside them. An output of a deadline carries the time
 of the deadline, not the time at which the deadline was noticed. If a deadline is noticed very late, the coordinator was
 unavailable and no member is to blame: the same wait starts once more (KIP-62's sessions promise a member its timeout;
-Kafka's coordinator renews them on load).
+Kafka's coordinator renews them on load). The same holds for a wait that began before the coordinator was available
+again, though its deadline is noticed in time: for a part of the wait the member could not reach the coordinator.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,8 +37,8 @@ class Timers(Struct, Generic[G], frozen=True):
         deadlines: Yields all deadlines of a group; a time of `NEVER_MS` is not armed.
         armed_ms: Returns the time of a deadline as it is now; None if its member is gone.
         fire: Changes the group because a deadline has passed.
-        wait_once_more: Starts the wait of a deadline again from the present time, if that may be done. Returns whether
-            it has.
+        wait_once_more: Starts the wait of a deadline again from a time, if that may be done and delays the deadline.
+            Returns whether it has.
         is_over: Returns whether the group has to be converted, so that no further deadline of this protocol fires.
     """
 
@@ -63,8 +64,8 @@ class Timers(Struct, Generic[G], frozen=True):
                 if due.at_ms != self.armed_ms(group, due):
                     continue  # an earlier deadline has settled or moved this one
                 vitals.now_ms = max(vitals.now_ms, due.at_ms)
-                is_late = noticed_ms - due.at_ms > config.late_notice_ms
-                if not (is_late and self.wait_once_more(group, due, noticed_ms)):
+                back_ms = noticed_ms if noticed_ms - due.at_ms > config.late_notice_ms else vitals.back_ms
+                if not (back_ms and self.wait_once_more(group, due, back_ms)):
                     yield from self.fire(group, due, config)
                 assert group.phase is Phase.DEAD or due.at_ms != self.armed_ms(group, due), f"{due} did not clear"
                 if self.is_over(group, config):

@@ -107,13 +107,13 @@ def _member_due(group: ConsumerGroup, due: Deadline, config: Config) -> Iterator
     yield from after_removal(group, blame(member, why), due.at_ms, config)
 
 
-def _wait_once_more(group: ConsumerGroup, due: Deadline, now_ms: int) -> bool:
+def _wait_once_more(group: ConsumerGroup, due: Deadline, from_ms: int) -> bool:
     if due.kind == Kind.PLAN:
-        return wait_once_more(group, now_ms)
+        return from_ms > due.at_ms and wait_once_more(group, from_ms)
     session = _session(group, due)
-    if session is None or session.extended:
+    if session is None or session.extended or session.timeout_ms <= 0 or from_ms + session.timeout_ms <= due.at_ms:
         return False
-    group.vitals.renew(session, now_ms)
+    group.vitals.renew(session, from_ms)
     session.extended = True
     return True
 

@@ -70,6 +70,6 @@ class Finding:
             wait_ms, hold = shared.settings.gateway_hold_ms, self._flow.outgoing.hold
             errors = await seen(asked, shared.asking, wait_ms, self._flow.questions, hold)
         else:
-            is_served = message.key_type == GROUP and await shared.is_served()
+            is_served = message.key_type == GROUP and await shared.is_served(group_ids)
             errors = dict.fromkeys(group_ids, without_rules(message, is_served=is_served))
         self._flow.respond(slot, located(message, shared.cluster, errors))

@@ -5,13 +5,12 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
-from coordinator.heartbeats import Heartbeat
 from streaming.config.settings import Settings
 from streaming.errors import PortTaken, UserError
 from streaming.gateway.authorizer import Authorizer
@@ -31,6 +30,7 @@ from streaming.gateway.limits import (
 )
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Ledger
+from streaming.gateway.probing import Probing
 from streaming.gateway.shared import ClientConnection
 from streaming.gateway.topics import Topics
 from streaming.gateway.upstream import Upstream
@@ -50,9 +50,6 @@ BACKLOG = 1_024
 
 OFFER_AGE_S = 60.0
 """The time for which a broker's versions are cached. The broker may be upgraded."""
-
-FRESH_S = 10.0
-"""A coordinator whose last answer is not older than this counts as available."""
 
 PORT_MAX = 65_535
 
@@ -82,7 +79,6 @@ class Gateway:
         self._servers: list[asyncio.Server] = []
         self._broker_context = settings.broker_context()
         self._offers: dict[int | None, tuple[float, Any]] = {}
-        self._is_probing = False
         self._unfinished_bytes = 0
         self._bootstrap: Address
         self._loop = asyncio.new_event_loop()
@@ -155,7 +151,7 @@ class Gateway:
         settings = self.settings
         self._listener_context = settings.listener_context(settings.gateway_host)
         self.asking = await asyncio.to_thread(Coordinators, settings, self._loop)
-        self._probing_mailbox = self.asking.open_inbox()
+        self._probing = Probing(self.asking, settings.gateway_hold_ms)
         self.cluster = Cluster(self.asking.list_topics, self._listen_for)
         describing = admin(settings, "coordinator-gateway")
         self.topics = Topics(self.cluster, lambda names: topic_facts(describing, names, METADATA_WAIT_S))
@@ -257,17 +253,8 @@ class Gateway:
         connecting = self._loop.create_connection(lambda: upstream, host, port, ssl=self._broker_context)
         await asyncio.wait_for(connecting, CONNECT_WAIT_S)
 
-    async def is_served(self) -> bool:
-        if self.asking.silence_s() < FRESH_S:
-            return True
-        if not self._is_probing:
-            self._is_probing = True
-            who = {"request_id": self.asking.request_id(), "reply_to": self._probing_mailbox}
-            self.asking.send(Heartbeat(**who, group_id="", generation_id=-1, member_id=""), self._probed)
-        return await self.asking.heard(self.settings.gateway_hold_ms / 1_000)
-
-    def _probed(self, _: object, __: int) -> None:
-        self._is_probing = False
+    async def is_served(self, group_ids: Sequence[str]) -> bool:
+        return await self._probing.is_served(group_ids)
 
     # -- connections ---------------------------------------------------------------------------------------------------
 

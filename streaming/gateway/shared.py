@@ -1,5 +1,6 @@
 """The interfaces between a gateway and its connections."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from streaming.config.settings import Settings
@@ -65,8 +66,12 @@ class Shared(Protocol):
     async def offer_of(self, node_id: int | None) -> Any | None:
         """Return a broker's response to ApiVersions; None if it does not respond."""
 
-    async def is_served(self) -> bool:
-        """Return whether the coordinator answers. Wait up to `gateway_hold_ms` for an answer."""
+    async def is_served(self, group_ids: Sequence[str]) -> bool:
+        """Return whether the coordinator answers. Wait up to `gateway_hold_ms` for an answer.
+
+        Args:
+            group_ids: The groups that the client looks for.
+        """
 
     async def open_upstream(self, node_id: int | None, upstream: Upstream) -> None:
         """Connect to a broker.

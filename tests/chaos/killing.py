@@ -9,8 +9,8 @@ Each burst follows when all members were served after the last one.
  python worker | a process that runs the operator, or the daemon that forked it | Spark, which repeats the task |
  gateway | one of two, with all of its connections | the test, as a supervisor |
 
-The time of a burst is random: up to a second after the members were served. Sessions last longer than any restart,
-so no rebalance is expected.
+The time of a burst is random: up to a second after the members were served. No rebalance is expected, although the
+restart of a driver may take longer than a session: an unavailable coordinator expels no member.
 """
 
 import random

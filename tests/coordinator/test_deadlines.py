@@ -231,6 +231,32 @@ def test_an_outage_ends_no_round_before_its_members_are_notified():
     s.at(12_500).join("c1").join("c2").is_("CompletingRebalance", members="c1 c2 c3")
 
 
+@pytest.mark.parametrize("back_ms", [9_000, 12_000], ids=["before its session ended", "shortly after"])
+def test_an_outage_expels_no_member_that_could_not_reach_the_coordinator(back_ms: int):
+    """I21: a member without a connection sends no heartbeat until the coordinator is back. Kafka renews on load.
+
+    What shows the outage is a heartbeat with no member id, which a gateway sends about each group that is looked for.
+    """
+    s = Scenario.stable("c1", "c2").at(500).away().heartbeat("nobody", member_id="").back(back_ms).is_("Stable")
+    s.until(back_ms + 9_000).heartbeat("c1").hears(ErrorCode.NONE).until(back_ms + 11_001)
+    s.is_("PreparingRebalance", members="c1")
+    assert [event.at_ms for event in s.events(MemberExpired)] == [back_ms + 10_000]
+
+
+def test_a_wait_that_began_after_an_outage_is_not_extended():
+    """I10: a member that is heard when the coordinator is back has its timeout from then on, and no more."""
+    s = Scenario.stable("c1").at(500).away().heartbeat("c1").back(9_000).until(20_001)
+    assert [event.at_ms for event in s.events(MemberExpired)] == [19_000]
+
+
+@pytest.mark.parametrize("back_ms", [9_000, 12_000])
+def test_an_outage_ends_no_round_of_members_that_could_not_join(back_ms: int):
+    """I21: c1 and c2 have seen the rebalance, and find no coordinator to join again. The round began before."""
+    s = Scenario.stable("c1", "c2").join("c3").heartbeat("c1").heartbeat("c2").at(500).away()
+    s.heartbeat("nobody", member_id="").back(back_ms).until(back_ms + 8_000).join("c1").join("c2")
+    s.is_("CompletingRebalance", members="c1 c2 c3")
+
+
 def test_silent_members_are_expelled_after_an_outage():
     """W27 step 5: a silent member is expelled after one further session at the latest."""
     s = Scenario.stable("c1", "c2").away()

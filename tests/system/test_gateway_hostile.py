@@ -17,6 +17,7 @@ from coordinator.requests import DescribeGroup
 from streaming.client import Transport
 from streaming.gateway import Gateway, flow, outgoing, server
 from streaming.gateway.apis import APIS, Handling
+from streaming.gateway.limits import IN_FLIGHT_MAX, LARGE_IN_FLIGHT_MAX
 from streaming.gateway.outgoing import Holder
 from tests.system.test_gateway import become_member, heartbeat, join
 from tests.system.waiting import HANG_S, wait_until

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.heartbeats import Heartbeat
 from coordinator.outputs import MemberExpired, PlanMade
-from coordinator.requests import OffsetCommit, OffsetToCommit
+from coordinator.requests import OffsetCommit, OffsetToCommit, Received
 from tests.coordinator.consumer.conversation import START_MS, Conversation
 from tests.coordinator.consumer.test_members import two
+from tests.coordinator.waking import wake
 
 
 def test_a_member_that_gives_nothing_up_has_not_been_silent():
@@ -92,3 +94,18 @@ def test_the_offsets_of_a_group_without_members_expire():
 def test_members_that_expire_at_the_same_time_are_removed_in_the_order_of_their_joins():
     c = Conversation(group_consumer_session_timeout_ms=10_000).plays("T:1\nB 0 -> 2 {0}\nA 0 -> 2 {}\n-- 10000")
     assert [e.member_id for e in c.events(MemberExpired)] == ["B", "A"]
+
+
+@pytest.mark.parametrize("outage_ms", [9_000, 12_000], ids=["before the sessions end", "shortly after"])
+def test_an_outage_expels_no_consumer_that_could_not_reach_the_coordinator(outage_ms: int):
+    """I21: what shows the outage is a heartbeat with no member id, which came meanwhile."""
+    c = two()
+    about_it = Heartbeat(request_id="r", reply_to="box", group_id="g", generation_id=-1, member_id="")
+    seen = Received(1_000, c.now_ms + 1_000, about_it)
+    c.now_ms += outage_ms
+    c.steps([seen, wake(c.now_ms, 1_001)])
+    for _ in range(9):
+        c.passes(1_000)
+    assert list(c.group.members) == ["A", "B"]
+    c.passes(1_000)
+    assert [event.member_id for event in c.events(MemberExpired)] == ["A", "B"]

@@ -124,6 +124,9 @@ class NobodyIsDroppedUnheard:
             if step.has_honest_clocks and told.silence_ms is not None:
                 late_ms = step.now_ms - told.at_ms
                 assert late_ms <= self.config.late_notice_ms, f"{late_ms} ms ago: {told}"
+                group = (step.groups or {}).get(told.group_id) or step.consumer_groups.get(told.group_id)
+                spared_ms = 0 if group is None else group.vitals.back_ms + told.silence_ms
+                assert told.at_ms >= spared_ms, f"it could not reach the coordinator for a part of its session: {told}"
 
     def _is_refused(self, output: Output, told: MemberExpired) -> bool:
         """Check whether an output refuses the parked request of a member."""

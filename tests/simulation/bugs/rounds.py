@@ -64,4 +64,6 @@ BUGS = (
         "session.extended = True", "pass", "SessionsEnd"),
     Bug("members expire while the coordinator is unavailable", deadlines._wait_once_more,
         " or (session or vitals).extended:", " or True:", "NobodyIsDroppedUnheard"),
+    Bug("members expire soon after the coordinator was unavailable", Timers.advance,
+        " else vitals.back_ms", " else 0", "NobodyIsDroppedUnheard"),
 )  # fmt: skip

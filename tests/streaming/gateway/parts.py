@@ -336,7 +336,7 @@ class FakeShared:
     async def offer_of(self, node_id: int | None) -> Any | None:
         return self.offer
 
-    async def is_served(self) -> bool:
+    async def is_served(self, group_ids: Sequence[str]) -> bool:
         return self.served
 
     async def open_upstream(self, node_id: int | None, upstream: Upstream) -> None:

@@ -1,0 +1,88 @@
+"""Tests of the question whether the coordinator answers, with a double of the coordinator's client."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from coordinator.heartbeats import Heartbeat
+from coordinator.limits import GROUP_ID_CHARS_MAX
+from coordinator.outputs import HeartbeatAnswer
+from streaming.gateway import probing
+from streaming.gateway.probing import FRESH_S, Probing
+from tests.streaming.gateway.parts import FakeAsking
+
+
+class Silent(FakeAsking):
+    """A coordinator that has been silent for some time."""
+
+    silent_s = FRESH_S
+
+    def silence_s(self) -> float:
+        return self.silent_s
+
+    async def heard(self, within_s: float) -> bool:
+        return False
+
+    @property
+    def probed(self) -> list[str]:
+        return [request.group_id for request, _ in self.sent]
+
+
+def look(probing: Probing, *group_ids: str) -> bool:
+    return asyncio.run(probing.is_served(group_ids))
+
+
+def test_a_silent_coordinator_gets_a_heartbeat_with_no_member_id_about_the_group():
+    asking = Silent()
+    assert not look(Probing(asking, 5_000), "g")
+    (request, _), *_ = asking.sent
+    assert isinstance(request, Heartbeat)
+    assert (request.group_id, request.member_id, request.generation_id) == ("g", "", -1)
+
+
+def test_a_coordinator_that_has_just_answered_gets_none():
+    asking = Silent()
+    asking.silent_s = FRESH_S - 0.1
+    assert look(Probing(asking, 5_000), "g")
+    assert asking.sent == []
+
+
+def test_one_heartbeat_about_a_group_waits_for_an_answer():
+    asking = Silent()
+    probing = Probing(asking, 5_000)
+    for _ in range(3):
+        look(probing, "g")
+    look(probing, "h")
+    assert asking.probed == ["g", "h"]
+    asking.answer(HeartbeatAnswer, index=0)
+    look(probing, "g")
+    assert asking.probed == ["g", "h", "g"]
+
+
+def test_a_lost_answer_counts_until_the_coordinator_answers_again():
+    asking = Silent()
+    probing = Probing(asking, 5_000)
+    look(probing, "g")
+    asking.silent_s = 0
+    look(probing, "g")
+    asking.silent_s = FRESH_S
+    look(probing, "g")
+    assert asking.probed == ["g", "g"]
+
+
+@pytest.mark.parametrize("group_ids", [(), ("g", "h"), ("g" * (GROUP_ID_CHARS_MAX + 1),)])
+def test_what_no_member_looks_for_is_in_no_heartbeat(group_ids: Sequence[str]):
+    """A member looks for one group. Nobody stores the names of thousands, or names of any length."""
+    asking = Silent()
+    look(Probing(asking, 5_000), *group_ids)
+    assert asking.probed == [""]
+
+
+def test_beyond_the_bound_the_oldest_group_is_dropped(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(probing, "PROBED_MAX", 2)
+    asking = Silent()
+    asked = Probing(asking, 5_000)
+    for group_id in ("a", "b", "b", "c", "c", "a"):
+        look(asked, group_id)
+    assert asking.probed == ["a", "b", "c", "a"]
