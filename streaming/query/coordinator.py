@@ -28,7 +28,7 @@ from streaming.errors import Exit, UserError
 from streaming.kafka import founding, peers, topics
 from streaming.kafka import rights as acls
 from streaming.logs import are_json
-from streaming.query import checkpoint
+from streaming.query import checkpoint, local_files
 from streaming.query.alarm import Alarm
 from streaming.query.bell import TRIGGER_MS, Bell
 from streaming.query.building import build
@@ -104,7 +104,7 @@ LOCAL_CONFIG = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.shuffle.compress": "false",  # shuffled data stays in the page cache
-    # The defaults fork chmod once and readlink four times for each file of the checkpoint, and add a checksum file.
+    # The defaults start readlink four times for each file of the checkpoint, and add a checksum file.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpointFileManagerClass": f"{CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
 }
@@ -165,7 +165,9 @@ def open_session(
         config |= _connector(jars, is_local=master.startswith("local"))
         if master.startswith("local"):  # other executors may get the package only when a worker starts
             config["spark.python.daemon.module"] = "streaming.query.worker_daemon"
-        start_java({"spark.app.name": QUERY_NAME, "spark.master": master, **config})
+        java = start_java({"spark.app.name": QUERY_NAME, "spark.master": master, **config})
+        if java is not None and master.startswith("local"):
+            local_files.use_in(java)
     for name, value in config.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
