@@ -3,6 +3,7 @@
 from tests.benchmarks import (
     assignors,
     at_rest,
+    batches,
     bench,
     big_group,
     capacity,
@@ -48,6 +49,7 @@ if __name__ == "__main__":
         commits.measure,
         silent.measure,
         big_group.measure,
+        batches.measure,
         recovery.measure,
         takeover.measure,
         rebalance.measure,

@@ -138,11 +138,15 @@ def broker(properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
 
 
 @contextmanager
-def coordinator(settings: Settings, folder: Path) -> Iterator[Child]:
-    """Run the real query in its own process, and yield when it serves requests. Its log is `folder/log`."""
+def coordinator(settings: Settings, folder: Path, *flags: str) -> Iterator[Child]:
+    """Run the real query in its own process, and yield when it serves requests. Its log is `folder/log`.
+
+    Args:
+        flags: Further flags of `coordinator run`.
+    """
     arguments = ("-v", "run", "--bootstrap-servers", settings.bootstrap_servers, "--checkpoint", settings.checkpoint)
     arguments += ("--replication-factor", "1", "--topic-prefix", settings.topic_prefix)
-    with child("streaming", *arguments, folder=folder) as running:
+    with child("streaming", *arguments, *flags, folder=folder) as running:
         yield running
 
 

@@ -165,6 +165,33 @@ MEANINGS: Mapping[str, Meaning] = {
         }.items()
     },
     "idle_100_groups_errors": Meaning("heartbeats with an error or without a response", 0),
+    # where a batch's time goes
+    "batch_all_ms": Meaning("a batch with one heartbeat, mean, ms"),
+    **{
+        f"batch_{part}_ms": Meaning(f"... of this, {says}, ms")
+        for part, says in {
+            "latestOffset": "the newest offsets of the topic",
+            "walCommit": "the file of the planned offsets",
+            "queryPlanning": "the plan of the query",
+            "addBatch": "the job: read, operator, state, write",
+            "commitOffsets": "the file of the finished batch",
+        }.items()
+    },
+    **{
+        f"batch_cpu_{part}_ms": Meaning(f"processor time a batch of {says}, ms")
+        for part, says in {
+            "java_planning": "the thread that runs the query",
+            "java_tasks": "tasks",
+            "java_compilation": "Java's compilers",
+            "java_scheduling": "Spark's schedulers",
+            "java_listeners": "Spark's listeners",
+            "java_garbage": "garbage collection",
+            "java_others": "Java's other threads",
+            "workers": "Python workers and programs that Java starts",
+            "driver": "the Python driver",
+        }.items()
+    },
+    "batch_reply_p50_ms": Meaning("request to response in this load, p50, ms"),
     # killed and started again
     "recovery_s": Meaning("kill -9 and an immediate start to the response to a waiting request, median, s", 6),
     "recovery_longest_s": Meaning("... the longest, s"),
