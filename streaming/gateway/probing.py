@@ -16,7 +16,8 @@ FRESH_S = 10.0
 """A coordinator whose last answer is not older than this counts as available."""
 
 PROBED_MAX = 10_000
-"""The groups about which a heartbeat waits for an answer. Beyond it the oldest is dropped, and may be sent again."""
+"""The groups about which a heartbeat waits for an answer. About further groups none is sent: the log does not grow
+without end while the coordinator is unavailable."""
 
 
 class Probing:
@@ -29,7 +30,8 @@ class Probing:
     def __init__(self, asking: Coordinators, hold_ms: int) -> None:
         self._asking, self._hold_ms = asking, hold_ms
         self._mailbox = asking.open_inbox()
-        self._probed: dict[str, None] = {}
+        self._probed: dict[str, str] = {}
+        """By group, the id of the heartbeat that waits for an answer."""
 
     async def is_served(self, group_ids: Sequence[str]) -> bool:
         """Return whether the coordinator answers. Wait up to `hold_ms` for an answer.
@@ -38,7 +40,7 @@ class Probing:
             group_ids: The groups that a client looks for. A member looks for one.
         """
         if self._asking.silence_s() < FRESH_S:
-            self._probed.clear()
+            self._forget_lost()
             return True
         is_one = len(group_ids) == 1 and len(group_ids[0]) <= GROUP_ID_CHARS_MAX
         self._probe(group_ids[0] if is_one else "")
@@ -46,11 +48,16 @@ class Probing:
 
     def _probe(self, group_id: str) -> None:
         """Send a heartbeat about a group, unless one waits for an answer."""
-        if group_id in self._probed:
+        if group_id in self._probed or len(self._probed) >= PROBED_MAX:
             return
-        self._probed[group_id] = None
-        if len(self._probed) > PROBED_MAX:
-            del self._probed[next(iter(self._probed))]
-        who = {"request_id": self._asking.request_id(), "reply_to": self._mailbox}
-        about = Heartbeat(**who, group_id=group_id, generation_id=-1, member_id="")
+        request_id = self._probed[group_id] = self._asking.request_id()
+        about = Heartbeat(
+            request_id=request_id, reply_to=self._mailbox, group_id=group_id, generation_id=-1, member_id=""
+        )
         self._asking.send(about, lambda answer, size: self._probed.pop(group_id, None))
+
+    def _forget_lost(self) -> None:
+        """Wait no longer for answers, since the coordinator answers others."""
+        if self._probed:
+            self._asking.forget(self._mailbox, self._probed.values())
+            self._probed.clear()

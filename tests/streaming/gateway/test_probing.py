@@ -66,6 +66,7 @@ def test_a_lost_answer_counts_until_the_coordinator_answers_again():
     look(probing, "g")
     asking.silent_s = 0
     look(probing, "g")
+    assert asking.waiting == 0
     asking.silent_s = FRESH_S
     look(probing, "g")
     assert asking.probed == ["g", "g"]
@@ -79,10 +80,14 @@ def test_what_no_member_looks_for_is_in_no_heartbeat(group_ids: Sequence[str]):
     assert asking.probed == [""]
 
 
-def test_beyond_the_bound_the_oldest_group_is_dropped(monkeypatch: pytest.MonkeyPatch):
+def test_beyond_the_bound_no_heartbeat_is_sent_until_one_is_answered(monkeypatch: pytest.MonkeyPatch):
+    """A client that looks for ever more groups does not fill the log."""
     monkeypatch.setattr(probing, "PROBED_MAX", 2)
     asking = Silent()
     asked = Probing(asking, 5_000)
-    for group_id in ("a", "b", "b", "c", "c", "a"):
+    for group_id in ("a", "b", "c", "a"):
         look(asked, group_id)
-    assert asking.probed == ["a", "b", "c", "a"]
+    assert asking.probed == ["a", "b"]
+    asking.answer(HeartbeatAnswer, index=0)
+    look(asked, "c")
+    assert asking.probed == ["a", "b", "c"]
