@@ -6,7 +6,7 @@ query does nothing, and a request does not wait for the next question.
 
     a record arrives      the query looks at once, unless all that has come are heartbeats: it then looks when none
                           has come for a pause, because those of other clients come at the same moments, and one batch
-                          for all costs a fraction
+                          for all costs a fraction. The pause is short if no other one came the last time
     a batch ends          the query looks at once for what has come meanwhile, unless it was a batch of heartbeats
     silence               the query looks every `LOOK_EVERY_S`, whatever the bell has missed
     no clock, no broker   the query looks every `TRIGGER_MS`, as without a bell: the clock is a private part of Spark
@@ -43,6 +43,12 @@ LOOK_EVERY_S = 1.0
 PAUSE_S = {HEARTBEATS_BEGIN: 0.1, HEARTBEAT_BEGIN: 0.02}
 """How long a record of heartbeats waits for the next one of another client, by its beginning. It needs no response at
 once. A record of many comes at a common moment, and so do others."""
+
+LONE_S = 0.002
+"""How long a heartbeat waits if the last one was alone."""
+
+TOGETHER_MS = 100
+"""Heartbeats whose records are less than this apart have come at one moment."""
 
 GATHER_S = 0.3
 """How long records of heartbeats wait for one another."""
@@ -89,6 +95,7 @@ class Bell:
         self._batch_ended = tallies.news()
         self._closing = threading.Event()
         self._clock: Any = None
+        self._company = Company()
         self._thread = threading.Thread(
             target=keep_at, args=(self._watch, "the bell", self._closing), name="bell", daemon=True
         )
@@ -141,11 +148,15 @@ class Bell:
             self._closing.wait(TRIGGER_MS / 1_000)
             return Heard.NOTHING
         until_s, heard = time.monotonic() + GATHER_S, 1
-        while message is not None and (pause_s := _pause_s(message)) and heard < HEARD_MAX:
+        while message is not None and (pause_s := self._pause_s(message)) and heard < HEARD_MAX:
             message = self._next(listener, min(pause_s, until_s - time.monotonic()))
             heard += 1
         listener.unassign()
         return Heard.HEARTBEATS if message is None or _pause_s(message) else Heard.REQUEST
+
+    def _pause_s(self, message: Message) -> float:
+        pause_s = _pause_s(message)
+        return min(pause_s, LONE_S) if pause_s and not self._company.joins(message.timestamp()[1]) else pause_s
 
     def _next(self, listener: Consumer, wait_s: float) -> Message | None:
         """Return the next message; None after a time or when the bell is closed."""
@@ -158,6 +169,26 @@ class Bell:
     def _ring(self) -> None:
         if not self._closing.is_set():
             self._clock.advance(TRIGGER_MS)
+
+
+class Company:
+    """Whether heartbeats come alone or several at one moment."""
+
+    def __init__(self) -> None:
+        self._latest_ms, self._together, self._had_company = 0, 0, True
+
+    def joins(self, at_ms: int) -> bool:
+        """Add a heartbeat's record. Return whether others come with it, or came at the moment before.
+
+        Args:
+            at_ms: The time at which the broker appended it.
+        """
+        if at_ms - self._latest_ms < TOGETHER_MS:
+            self._together += 1
+        else:
+            self._had_company, self._together = self._together != 1, 1
+        self._latest_ms = at_ms
+        return self._had_company or self._together > 1
 
 
 def _pause_s(message: Message) -> float:

@@ -13,7 +13,7 @@ from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.requests import DescribeGroup, Request
 from streaming.config.settings import Settings
 from streaming.query import bell, threads
-from streaming.query.bell import TRIGGER_MS, Bell
+from streaming.query.bell import TRIGGER_MS, Bell, Company
 from streaming.query.progress import Tallies
 from streaming.wire.records import encode_request
 from tests.system.waiting import HANG_S
@@ -49,11 +49,12 @@ class Stage:
         self.tallies.take(ended(1, read_to=5))
         self.bell = Bell(Settings(), self.tallies)
 
-    def arrive(self, *requests: Request) -> None:
-        """Add records that arrive."""
+    def arrive(self, *requests: Request, at_ms: int = 0) -> None:
+        """Add records that arrive, with the broker's time."""
         for request in requests:
             value = encode_request(request)
-            self._arriving.put(SimpleNamespace(value=lambda value=value: value, error=lambda: None))
+            fields = {"value": lambda value=value: value, "error": lambda: None, "timestamp": lambda: (1, at_ms)}
+            self._arriving.put(SimpleNamespace(**fields))
 
     def fail(self) -> None:
         """Add a refusal of the listener by the broker."""
@@ -185,3 +186,26 @@ def test_a_spark_without_such_a_clock_keeps_its_own(stage, monkeypatch, caplog):
     start(stage)
     assert "looks every 50 ms: no such method" in caplog.text
     assert stage.seen == []
+
+
+def test_a_heartbeat_after_one_that_was_alone_does_not_wait(stage):
+    start(stage)
+    stage.arrive(HEARTBEAT, DESCRIBE, at_ms=10_000)
+    stage.await_looks(1)
+    stage.tallies.take(ended(2, read_to=7))
+    stage.arrive(HEARTBEAT, at_ms=13_000)
+    assert stage.await_looks(2)[4:] == ["look", "listen 7", "heard", "look"]
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "wait"),
+    [
+        ([0, 3_000, 6_000], [True, False, False]),  # one member
+        ([0, 3_000, 3_099, 6_000], [True, False, True, True]),  # a second one has come
+        ([0, 99, 3_000, 3_099, 6_000, 9_000], [True, True, True, True, True, False]),  # it has left
+        ([0, 3_000, 2_000], [True, False, True]),  # the clock of another broker
+    ],
+)
+def test_heartbeats_wait_if_others_came_with_the_last_ones(times_ms: list[int], wait: list[bool]):
+    company = Company()
+    assert [company.joins(1_790_000_000_000 + at_ms) for at_ms in times_ms] == wait
