@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 
@@ -70,13 +71,14 @@ def cpu_s(driver: int) -> Mapping[str, float]:
     found: defaultdict[str, float] = defaultdict(float)
     first = psutil.Process(driver)
     for process in (first, *first.children(recursive=True)):
-        if process.name() == "java":
-            for thread in Path(f"/proc/{process.pid}/task").iterdir():
-                name, time_s = _thread(thread)
-                found[name] += time_s
-        else:
-            times = process.cpu_times()
-            found[PYTHON if process is first else WORKERS] += times.user + times.system
+        with suppress(psutil.NoSuchProcess):
+            if process.name() == "java":
+                for thread in Path(f"/proc/{process.pid}/task").iterdir():
+                    name, time_s = _thread(thread)
+                    found[name] += time_s
+            else:
+                times = process.cpu_times()
+                found[PYTHON if process is first else WORKERS] += times.user + times.system
     return found
 
 

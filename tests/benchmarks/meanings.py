@@ -177,20 +177,7 @@ MEANINGS: Mapping[str, Meaning] = {
             "commitOffsets": "the file of the finished batch",
         }.items()
     },
-    **{
-        f"batch_cpu_{part}_ms": Meaning(f"processor time a batch of {says}, ms")
-        for part, says in {
-            "java_planning": "the thread that runs the query",
-            "java_tasks": "tasks",
-            "java_compilation": "Java's compilers",
-            "java_scheduling": "Spark's schedulers",
-            "java_listeners": "Spark's listeners",
-            "java_garbage": "garbage collection",
-            "java_others": "Java's other threads",
-            "workers": "Python workers and programs that Java starts",
-            "driver": "the Python driver",
-        }.items()
-    },
+    "batch_cpu_ms": Meaning("processor time of a batch, in all threads and processes, ms"),
     "batch_reply_p50_ms": Meaning("request to response in this load, p50, ms"),
     # killed and started again
     "recovery_s": Meaning("kill -9 and an immediate start to the response to a waiting request, median, s", 6),

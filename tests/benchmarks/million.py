@@ -5,8 +5,9 @@
 
 The time of the groups is simulated: a batch of each shard is one second of it, and it is handled as the operator does:
 the shard is read from its bytes, handles the requests of that second, and is written to bytes, without collections of
-garbage. Each shard runs alone in one of several processes. Neither Spark nor Kafka is part of the figures. It is started by hand, because it takes hours
-of a core. `--groups 10000` has a tenth of the groups on the same number of shards, so that both can be compared.
+garbage. Each shard runs alone in one of several processes. Neither Spark nor Kafka is part of the figures. It is
+started by hand, because it takes hours of a core. `--groups 10000` has a tenth of the groups on the same number of
+shards, so that both can be compared.
 
 A member sends a heartbeat every 3 s, together with others in records of 1,000, and commits an offset every minute. Once
 an hour each group loses a member, which sends nothing more; a new one joins ten seconds later. The rebalance that this
