@@ -28,7 +28,7 @@ from streaming.errors import Exit, UserError
 from streaming.kafka import founding, peers, topics
 from streaming.kafka import rights as acls
 from streaming.logs import are_json
-from streaming.query import checkpoint, local_files
+from streaming.query import checkpoint
 from streaming.query.alarm import Alarm
 from streaming.query.bell import TRIGGER_MS, Bell
 from streaming.query.building import build
@@ -161,13 +161,8 @@ def open_session(
     if master.startswith("local"):
         config |= LOCAL_CONFIG
     if not is_submitted:  # spark-submit gets the connector with --packages or --jars
-        jars = [str(jar) for jar in fetch(connector(), report=report)]
-        config |= _connector(jars, is_local=master.startswith("local"))
-        if master.startswith("local"):  # other executors may get the package only when a worker starts
-            config["spark.python.daemon.module"] = "streaming.query.worker_daemon"
-        java = start_java({"spark.app.name": QUERY_NAME, "spark.master": master, **config})
-        if java is not None and master.startswith("local"):
-            local_files.use_in(java)
+        needed = {**config, "spark.app.name": QUERY_NAME, "spark.master": master}
+        config |= start_java(needed, fetch(connector(), report=report))
     for name, value in config.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -195,14 +190,6 @@ def _driver_options(java_options: str) -> str:
         f"{COMPILE_LATER} "
         f"{java_options}"
     )
-
-
-def _connector(jars: list[str], *, is_local: bool) -> dict[str, str]:
-    """Return the setting that gives Spark its Kafka connector. On one machine the jars are part of the class path,
-    which the class archive covers."""
-    if is_local:
-        return dict.fromkeys(("spark.driver.extraClassPath", "spark.executor.extraClassPath"), os.pathsep.join(jars))
-    return {"spark.jars": ",".join(jars)}
 
 
 def _has_connector(spark: SparkSession) -> bool:
