@@ -19,7 +19,7 @@ BUGS = (
         "TheSettledHaveTheirTargets"),
     Bug("a member that waits for partitions never gets them", reconciling.reconcile,
         "member.state is MemberState.STABLE and is_current", "member.state is not MemberState.UNREVOKED and is_current",
-        "StableInThreeRounds"),
+        "ComesToRest"),
     Bug("a member that has to give up partitions may wait for ever", heartbeats._await_revocation,
         "if member.state is MemberState.UNREVOKED:", "if False:", "RevocationsEnd"),
     Bug("the deadlines of revocations are lost between batches", vitals_codec._encode_consumer_vitals,
