@@ -148,15 +148,18 @@ class Bell:
             self._closing.wait(TRIGGER_MS / 1_000)
             return Heard.NOTHING
         until_s, heard = time.monotonic() + GATHER_S, 1
-        while message is not None and (pause_s := self._pause_s(message)) and heard < HEARD_MAX:
+        while message is not None and (pause_s := self._wait_s(message)) and heard < HEARD_MAX:
             message = self._next(listener, min(pause_s, until_s - time.monotonic()))
             heard += 1
         listener.unassign()
         return Heard.HEARTBEATS if message is None or _pause_s(message) else Heard.REQUEST
 
-    def _pause_s(self, message: Message) -> float:
+    def _wait_s(self, message: Message) -> float:
+        """Return how long a record waits for another one; 0 if it is no record of heartbeats."""
         pause_s = _pause_s(message)
-        return min(pause_s, LONE_S) if pause_s and not self._company.joins(message.timestamp()[1]) else pause_s
+        if pause_s and not self._company.joins(message.timestamp()[1]):
+            return min(pause_s, LONE_S)
+        return pause_s
 
     def _next(self, listener: Consumer, wait_s: float) -> Message | None:
         """Return the next message; None after a time or when the bell is closed."""
@@ -192,7 +195,7 @@ class Company:
 
 
 def _pause_s(message: Message) -> float:
-    """Return how long a record waits for another one; 0 if it is no record of heartbeats."""
+    """Return the pause for which a record waits if others come with it; 0 if it is no record of heartbeats."""
     value = message.value()
     return next(
         (pause_s for begin, pause_s in PAUSE_S.items() if isinstance(value, bytes) and value.startswith(begin)), 0
