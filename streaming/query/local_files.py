@@ -1,8 +1,8 @@
 """Hadoop's file system for this machine's disks, without a process for each new file.
 
 Hadoop sets the permissions of a file through its C library, which pyspark does not contain. Without it, Hadoop starts
-the program `chmod` for each file that it creates: three times in the smallest batch, and once more for each further
-shard. Here Java sets them itself.
+the program `chmod` for each file that it creates: for two files of each batch, and for the state of each task. Here
+Java sets them itself.
 
 Spark compiles Java for its queries at run time, by Janino, so the few lines are compiled in the same way. Hadoop keeps
 one object for each file system, so Spark uses the one that is made first.

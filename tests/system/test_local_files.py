@@ -12,32 +12,33 @@ from streaming.query.local_files import NAME
 
 
 @pytest.fixture
-def files(coordinator: Coordinator) -> Any:
+def jvm(coordinator: Coordinator) -> Any:
+    """Spark's Java process, which runs a coordinator."""
+    return SparkSession.builder.getOrCreate()._jvm
+
+
+@pytest.fixture
+def files(jvm: Any) -> Any:
     """The file system that Spark uses for paths on this machine."""
-    spark = SparkSession.builder.getOrCreate()
-    jvm: Any = spark._jvm
-    return jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("file:///"), spark._jsc.hadoopConfiguration())
-
-
-def at(path: Path) -> Any:
-    jvm: Any = SparkSession.builder.getOrCreate()._jvm
-    return jvm.org.apache.hadoop.fs.Path(str(path))
+    settings = SparkSession.builder.getOrCreate()._jsc.hadoopConfiguration()
+    return jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("file:///"), settings)
 
 
 def test_spark_uses_the_file_system_that_starts_no_program(files: Any):
     assert files.getClass().getName() == NAME
 
 
-def test_new_files_and_folders_have_the_permissions_that_hadoop_gives_them(files: Any, tmp_path: Path):
+def test_new_files_have_the_permissions_that_hadoop_gives_them(jvm: Any, files: Any, tmp_path: Path):
     """Hadoop's default umask is 022. Java has names for nine bits, and the others are dropped."""
-    files.create(at(tmp_path / "file"), True).close()
-    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o644
-    jvm: Any = SparkSession.builder.getOrCreate()._jvm
-    files.setPermission(at(tmp_path / "file"), jvm.org.apache.hadoop.fs.permission.FsPermission("1600"))
-    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o600
+    file = tmp_path / "file"
+    path = jvm.org.apache.hadoop.fs.Path(str(file))
+    files.create(path, True).close()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    files.setPermission(path, jvm.org.apache.hadoop.fs.permission.FsPermission("1600"))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_a_file_that_does_not_exist_has_no_permissions_to_set(files: Any, tmp_path: Path):
-    jvm: Any = SparkSession.builder.getOrCreate()._jvm
+def test_a_file_that_does_not_exist_has_no_permissions_to_set(jvm: Any, files: Any, tmp_path: Path):
+    path = jvm.org.apache.hadoop.fs.Path(str(tmp_path / "none"))
     with pytest.raises(Exception, match="NoSuchFileException"):
-        files.setPermission(at(tmp_path / "none"), jvm.org.apache.hadoop.fs.permission.FsPermission("600"))
+        files.setPermission(path, jvm.org.apache.hadoop.fs.permission.FsPermission("600"))
