@@ -182,9 +182,12 @@ class Coordinators:
             prefix = self._whereabouts.home
         return Home(prefix, shard_of(group_id, self._askings[prefix].shards))
 
-    def has_moved(self, group_id: str) -> bool:
-        """Return whether a request about a group was ever redirected, as far as that is known."""
-        return self._whereabouts.knows(group_id)
+    def may_have_moved(self, group_id: str) -> bool:
+        """Return whether a group may have been at another coordinator a moment ago.
+
+        A group that has come back from a peer is at home again, and a gateway may have heard of neither move.
+        """
+        return bool(self._settings.peers) or self._whereabouts.knows(group_id)
 
     def send(self, request: Request, told: OnAnswer, shard: int | None = None, at: str | None = None) -> None:
         """Append a request to the log of its group's coordinator. Call `told` with the answer, if one comes.

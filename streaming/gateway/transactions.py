@@ -59,9 +59,9 @@ class ClientTransactions:
             return Written(INVALID_GROUP)
         if refusal := await self._refusal(message, until_s):
             return refusal
-        has_moved = self._shared.asking.has_moved(message.group_id)
+        may_have_moved = self._shared.asking.may_have_moved(message.group_id)
         written = await self._shared.transactions.write(
-            _transaction(message), self._home(message), message.group_id, until_s, has_moved=has_moved
+            _transaction(message), self._home(message), message.group_id, until_s, may_have_moved=may_have_moved
         )
         return GONE if self._has_left() else written
 

@@ -80,15 +80,15 @@ class Transactions:
         return await self._in_turn(transaction, until_s, self._writer_at(home.prefix).join, home.shard)
 
     async def write(
-        self, transaction: Transaction, home: Home, group_id: str, until_s: float, *, has_moved: bool = False
+        self, transaction: Transaction, home: Home, group_id: str, until_s: float, *, may_have_moved: bool = False
     ) -> Written:
         """Write a record about a commit into a transaction, before a monotonic time.
 
         Args:
-            has_moved: The client may have added the partition of another coordinator to its transaction.
+            may_have_moved: The client may have added the partition of another coordinator to its transaction.
         """
         value = json.encode({"group_id": group_id, "producer_id": transaction.producer_id})
-        if has_moved:
+        if may_have_moved:
             joined = await self.join(transaction, home, until_s)
             if joined.code:
                 return joined

@@ -2,7 +2,8 @@
 
 import json
 import re
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import ConsumerRebalanceListener, KafkaAdminClient
 from kafka.errors import KafkaError
+from kafka.protocol.producer import EndTxnRequest
+from kafka.protocol.producer.transaction import TxnOffsetCommitRequest
 from kafka.structs import OffsetAndMetadata
 from typer.testing import CliRunner
 
@@ -23,10 +26,12 @@ from streaming.client.transport import Transport
 from streaming.config.settings import Settings
 from streaming.errors import Exit, NoAnswer
 from streaming.gateway import Gateway
+from streaming.kafka.transactional import TransactionWriter
 from tests.system.conftest import Service
 from tests.system.moving import Run, move, start_pair
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until
+from tests.system.wire import connect, new_producer
 
 pytestmark = pytest.mark.long
 
@@ -255,6 +260,31 @@ def check_that_a_group_is_taken_back(a: Settings, target: Service, gateway: Gate
     assert (len(member.assigned), member.revoked) == (1, []), member.errors
 
 
+def check_that_a_transaction_goes_on_at_a_gateway_that_heard_of_no_move(a: Settings, b: Settings) -> None:
+    """Its offsets were added by a gateway that has seen the group at the peer, and are committed by another one."""
+    with (
+        Gateway(a.model_copy(update={"peers": (b.topic_prefix,), "gateway_port": 0})) as gateway,
+        connect(gateway.bootstrap_servers) as wire,
+        closing(TransactionWriter(b, b.transactions_topic)) as other_gateway,
+    ):
+        transaction = new_producer(gateway.bootstrap_servers, "goes-on")
+        other_gateway.join(transaction, 0, time.monotonic() + HANG_S)
+        kind = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        one = kind.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=3, committed_metadata="")
+        commit = TxnOffsetCommitRequest(
+            version=3,
+            **transaction._asdict(),
+            group_id="goes-on",
+            generation_id=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[kind(name=TOPIC, partitions=[one])],
+        )
+        committed = wire.call(commit)
+        assert [each.error_code for topic in committed.topics for each in topic.partitions] == [0]
+        assert wire.call(EndTxnRequest(version=3, **transaction._asdict(), committed=True)).error_code == 0
+
+
 def test_groups_move_there_and_back_and_their_clients_notice_nothing(pair: tuple[Service, Service]) -> None:
     """moving.md 6: MovesAreQuiet, MovedCommitsAreKept, NobodyExpiresInTransit, VersionsHaveNoGap."""
     a, b = pair[0].settings, pair[1].settings
@@ -288,6 +318,7 @@ def test_groups_move_there_and_back_and_their_clients_notice_nothing(pair: tuple
         for group in groups:
             check_the_events(a, b, group)
         check_that_clients_of_the_target_ask_its_peer(a, b)
+        check_that_a_transaction_goes_on_at_a_gateway_that_heard_of_no_move(a, b)
         check_that_new_groups_begin_at_the_owner_of_their_slot(a, b, gateway)
         check_that_a_group_is_taken_back(a, pair[1], gateway)
     check_the_topics(a, b)

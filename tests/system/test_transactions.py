@@ -13,8 +13,6 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kafka.errors import InvalidProducerEpochError, InvalidTxnStateError, ProducerFencedError
-from kafka.protocol.metadata import FindCoordinatorRequest
-from kafka.protocol.producer import InitProducerIdRequest
 
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
@@ -25,7 +23,7 @@ from tests.clients import java
 from tests.ports import free_gateway_port
 from tests.system.conftest import Service
 from tests.system.waiting import wait_until
-from tests.system.wire import connect
+from tests.system.wire import new_producer
 
 SOURCE, SINK = "transactions-source", "transactions-sink"
 UNSTABLE = 88
@@ -226,20 +224,7 @@ def later() -> float:
 @pytest.fixture
 def transaction(broker: Broker, group_id: str) -> Transaction:
     """A transaction of a new producer."""
-    return new_producer(broker, group_id)
-
-
-def new_producer(broker: Broker, transactional_id: str) -> Transaction:
-    with connect(broker.bootstrap_servers) as wire:
-        nobody = {"producer_id": -1, "producer_epoch": -1}
-        request = InitProducerIdRequest(
-            version=4, transactional_id=transactional_id, transaction_timeout_ms=60_000, **nobody
-        )
-        find = FindCoordinatorRequest(version=4, key_type=1, coordinator_keys=[transactional_id])
-        wait_until(lambda: wire.call(find).coordinators[0].error_code == 0)
-        wait_until(lambda: wire.call(request).error_code == 0)
-        answer = wire.call(request)
-    return Transaction(transactional_id, answer.producer_id, answer.producer_epoch)
+    return new_producer(broker.bootstrap_servers, group_id)
 
 
 @pytest.fixture
@@ -273,7 +258,7 @@ def test_a_fenced_producer_is_refused(
     writer, _ = writers
     writer.join(transaction, 1, later())
     writer.write(transaction, 1, *RECORD, later())
-    new_producer(broker, transaction.transactional_id)
+    new_producer(broker.bootstrap_servers, transaction.transactional_id)
     with pytest.raises((InvalidProducerEpochError, ProducerFencedError)):
         writer.join(transaction, 0, later())
     with pytest.raises((InvalidProducerEpochError, ProducerFencedError)):
@@ -282,7 +267,7 @@ def test_a_fenced_producer_is_refused(
 
 def test_many_producers_write_at_once(broker: Broker, writers: list[TransactionWriter], group_id: str) -> None:
     """Writes for different producers do not wait for each other, and each has a place of its own."""
-    transactions = [new_producer(broker, f"{group_id}-{number}") for number in range(10)]
+    transactions = [new_producer(broker.bootstrap_servers, f"{group_id}-{number}") for number in range(10)]
 
     def write(transaction: Transaction) -> list[int]:
         writers[0].join(transaction, 1, later())

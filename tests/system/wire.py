@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from tests.system.waiting import HANG_S
+from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol.producer import InitProducerIdRequest
+
+from streaming.kafka.transactional import Transaction
+from tests.system.waiting import HANG_S, wait_until
 
 
 class Wire:
@@ -63,3 +67,17 @@ class Wire:
 def connect(bootstrap_servers: str, client_id: str = "wire", context: ssl.SSLContext | None = None) -> Iterator[Wire]:
     with closing(Wire(bootstrap_servers, client_id, context)) as wire:
         yield wire
+
+
+def new_producer(bootstrap_servers: str, transactional_id: str) -> Transaction:
+    """Return a transaction of a new producer, to which nothing was added yet."""
+    with connect(bootstrap_servers) as wire:
+        nobody = {"producer_id": -1, "producer_epoch": -1}
+        request = InitProducerIdRequest(
+            version=4, transactional_id=transactional_id, transaction_timeout_ms=60_000, **nobody
+        )
+        find = FindCoordinatorRequest(version=4, key_type=1, coordinator_keys=[transactional_id])
+        wait_until(lambda: wire.call(find).coordinators[0].error_code == 0)
+        wait_until(lambda: wire.call(request).error_code == 0)
+        answer = wire.call(request)
+    return Transaction(transactional_id, answer.producer_id, answer.producer_epoch)

@@ -204,7 +204,7 @@ class FakeAsking:
     def home_of(self, group_id: str) -> Home:
         return Home("A", shard_of(group_id, self.shards))
 
-    def has_moved(self, group_id: str) -> bool:
+    def may_have_moved(self, group_id: str) -> bool:
         return group_id in self.moved
 
     @property
@@ -288,9 +288,10 @@ class FakeTransactions:
         return self.written
 
     async def write(
-        self, transaction: Transaction, home: Home, group_id: str, until_s: float, *, has_moved: bool
+        self, transaction: Transaction, home: Home, group_id: str, until_s: float, *, may_have_moved: bool
     ) -> Written:
-        self.calls.append((f"join and write {group_id}" if has_moved else f"write {group_id}", transaction, home.shard))
+        prepared = "join and write" if may_have_moved else "write"
+        self.calls.append((f"{prepared} {group_id}", transaction, home.shard))
         self.until_s = until_s
         self.while_writing()
         return self.written

@@ -152,7 +152,7 @@ def test_a_join_without_an_id_takes_that_of_the_redirection(world: World) -> Non
 def test_the_place_of_a_transactional_commit_is_of_one_coordinator_so_its_client_repeats_it(world: World) -> None:
     commit = {"producer_id": 1, "producer_epoch": 0, "place": 3, "offsets": ()}
     home = world.gateway.home_of("g")
-    assert not world.gateway.has_moved("g")
+    assert not world.gateway.may_have_moved("g")
     world.send(TxnOffsetCommit, at=home.prefix, **commit)
     world.answer("A", to=("B", 7))
     assert ([each.code for each in world.answers], world.sent("B")) == ([NOT_COORDINATOR], [])
@@ -161,9 +161,14 @@ def test_the_place_of_a_transactional_commit_is_of_one_coordinator_so_its_client
     world.answer("A", to=("B", 7))
     world.loop.fire()
     assert world.gateway.home_of("g") == Home("B", home.shard)
-    assert world.gateway.has_moved("g")
+    assert world.gateway.may_have_moved("g")
     world.send(TxnOffsetCommit, at="B", **commit)
     assert isinstance(world.sent("B")[-1], TxnOffsetCommit)
+
+
+def test_any_group_may_have_moved_where_there_are_peers() -> None:
+    """A group that has come back is at home, and this gateway has heard of neither move."""
+    assert World("B").gateway.may_have_moved("g")
 
 
 def test_a_coordinator_that_cannot_be_used_is_tried_again(world: World, caplog: pytest.LogCaptureFixture) -> None:

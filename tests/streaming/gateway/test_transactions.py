@@ -325,7 +325,7 @@ def test_the_record_of_a_group_that_has_moved_is_in_the_topic_of_its_coordinator
     async def main() -> None:
         transactions = Transactions(Settings())
         assert await transactions.write(OF_THE_CLIENT, HOME, "g", float("inf")) == Written(0, 41, HOME.prefix)
-        moved = await transactions.write(OF_THE_CLIENT, Home(to, 3), "g", float("inf"), has_moved=True)
+        moved = await transactions.write(OF_THE_CLIENT, Home(to, 3), "g", float("inf"), may_have_moved=True)
         assert moved == (Written(InvalidTxnStateError.errno) if refuses else Written(0, 41, to))
 
     asyncio.run(main())
