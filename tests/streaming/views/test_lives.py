@@ -11,6 +11,7 @@ from streaming.views.why import why
 from tests.coordinator.moving.pair import Pair
 from tests.streaming.verify.test_verify_moves import moved_there_and_back
 from tests.streaming.verify.test_verify_moves import pair as pair
+from tests.streaming.views.test_metrics import scraped
 
 THERE = [("group_released", 2_000), ("group_moved", 3_000), ("group_arrived", 2_500)]
 BACK = [("group_released", 5_000), ("group_moved", 5_000), ("group_arrived", 6_000)]
@@ -41,6 +42,18 @@ def test_the_history_has_the_events_of_both_in_the_order_of_the_moves(pair: Pair
     assert told[begin:] == [*THERE, *BACK]
     assert len(answers.timeline(*whole).rebalances) == len(answers.timeline(*both[0]).rebalances)
     assert (whole.views, whole.group.record) == (both[0].views, both[0].group.record)
+
+
+def test_the_metrics_of_all_coordinators_have_a_group_once(pair: Pair) -> None:
+    """A sum over the coordinators follows the group: at the one that it has left, it has no metrics."""
+    found = []
+    for move in (pair.know, pair.a.at(2_000).release, pair.b.at(4_000).release):
+        move()
+        pair.b.at(4_000)
+        pair.carry()
+        figures = [scraped(side.views(), {}) for side in (pair.a, pair.b)]
+        found.append([each.get(("groupcoord_group_members", "g")) for each in figures])
+    assert found == [[2, None], [None, 2], [2, None]]
 
 
 def test_a_history_without_moves_is_unchanged(pair: Pair) -> None:

@@ -37,6 +37,7 @@ from coordinator.phases import GroupType, Phase
 from coordinator.requests import OffsetCommit
 from coordinator.seats import added
 from streaming.views import Raw, Views, metrics
+from streaming.views.lag import Ends
 from streaming.views.metrics import CAUSES, ERRORS, STATES, WHYS, GroupFigures
 from streaming.wire.records import OutputTopics, to_row
 from tests.streaming.views.consumers import ENDED_MS, REVOKING_MS, ConsumerTopics, Member, life_at
@@ -54,6 +55,21 @@ ORDER = ("group", "group_id", "topic", "topic_name", "partition", "partition_id"
 def _in_order(labels: Iterable[str]) -> list[str]:
     """Return a sample's labels in the order of `ORDER`, and other labels after them."""
     return sorted(labels, key=lambda label: ORDER.index(label) if label in ORDER else len(ORDER))
+
+
+def scraped(
+    views: Views, ends: Ends, groups_max: int = 1_000, *, of_partitions: bool = False
+) -> dict[tuple[str, ...], float]:
+    """Return the values that a scrape of views returns, by name and labels."""
+    registry = CollectorRegistry()
+    look = contextlib.nullcontext((views, ends))
+    registry.register(GroupFigures(lambda: look, groups_max=groups_max, of_partitions=of_partitions))
+    text = generate_latest(registry).decode()
+    return {
+        (sample.name, *(sample.labels[label] for label in _in_order(sample.labels))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
 
 
 class ScrapedViews:
@@ -89,19 +105,8 @@ class ScrapedViews:
             version=self._next(group_id)))  # fmt: skip
 
     def scraped(self, groups_max: int = 1_000, *, of_partitions: bool = False) -> dict[tuple[str, ...], float]:
-        @contextlib.contextmanager
-        def lock_views() -> Any:
-            with self.lock:
-                yield self.views, self.ends
-
-        registry = CollectorRegistry()
-        registry.register(GroupFigures(lock_views, groups_max=groups_max, of_partitions=of_partitions))
-        text = generate_latest(registry).decode()
-        return {
-            (sample.name, *(sample.labels[label] for label in _in_order(sample.labels))): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
+        with self.lock:
+            return scraped(self.views, self.ends, groups_max, of_partitions=of_partitions)
 
     def _next(self, group_id: str) -> int:
         self._version[group_id] = self._version.get(group_id, 0) + 1
