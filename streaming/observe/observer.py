@@ -72,7 +72,11 @@ def open_own_session(
     """Return a session for the query alone, in the Java process that another query may have started already."""
     spark = open_session(settings, report, java_options).newSession()
     config = {**SPARK_CONFIG, **STATE_STORES[settings.state_store]}
-    config |= {"spark.sql.shuffle.partitions": str(settings.shuffle_partitions), READS_INTERNAL_TOPICS: "true"}
+    config |= {
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        "spark.sql.codegen.factoryMode": "FALLBACK",  # generated code: an observer reads millions of rows at its start
+        READS_INTERNAL_TOPICS: "true",
+    }
     for name, value in config.items():
         if name.startswith("spark.sql.") and spark.conf.isModifiable(name):
             spark.conf.set(name, value)

@@ -83,6 +83,8 @@ SPARK_CONFIG = {
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
     "spark.sql.shuffle.orderIndependentChecksum.enableQueryLevelRollbackOnMismatch": "false",
+    # Generated code is faster for each row, but generating it takes longer than the few rows of a batch.
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",  # has no effect on stateful queries, and logs a warning about that
     "spark.sql.session.timeZone": "UTC",
     # Spark's own expression, and the names of Kafka's secret options
