@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 TRIGGER_MS = 50
 """The interval of the query's trigger. The clock moves on by as much."""
 
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_S = 3.0
 """How often the query looks for records while none is seen to arrive."""
 
 PAUSE_S = {HEARTBEATS_BEGIN: 0.1, HEARTBEAT_BEGIN: 0.02}
