@@ -28,6 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config.settings import Settings
 from streaming.kafka.clients import Options, consumer
+from streaming.query import bell_clock
 from streaming.query.progress import Tallies
 from streaming.query.threads import keep_at
 from streaming.wire.records import HEARTBEAT_BEGIN, HEARTBEATS_BEGIN
@@ -106,7 +107,7 @@ class Bell:
         Without such a clock in this version of Spark, the query keeps its own.
         """
         try:
-            self._clock = _stand_still(spark, query)
+            self._clock = bell_clock.stand_still(spark, query)
         except Py4JError as error:
             log.warning("the clock of this Spark cannot be moved; the query looks every %d ms: %s", TRIGGER_MS, error)
             return
@@ -200,14 +201,3 @@ def _pause_s(message: Message) -> float:
     return next(
         (pause_s for begin, pause_s in PAUSE_S.items() if isinstance(value, bytes) and value.startswith(begin)), 0
     )
-
-
-def _stand_still(spark: SparkSession, query: StreamingQuery) -> Any:
-    """Replace the clock of a query's trigger by one that only `advance` moves, and return it."""
-    executor = query._jsq.streamingQuery().triggerExecutor()
-    jvm: Any = spark.sparkContext._jvm
-    clock = jvm.org.apache.spark.util.ManualClock(executor.clock().getTimeMillis())
-    field = executor.getClass().getDeclaredField("clock")
-    field.setAccessible(True)
-    field.set(executor, clock)
-    return clock

@@ -54,6 +54,9 @@ BATCH_WAIT_S = 60
 """How long a stop waits for the running batch. After this time the stop abandons the batch, and the next start repeats
 it."""
 
+CHECK_EVERY_S = 0.5
+"""How often the coordinator checks whether its query still runs."""
+
 STARTS_MAX = 3
 """How often a driver with the lease starts the query until its first batch, if another driver comes in between."""
 
@@ -323,7 +326,7 @@ class Coordinator:
             return  # asked to stop while it stood by
         while self._query.isActive and not self._stopping.is_set() and not self._refusal():
             self._active_s = time.monotonic()
-            self._stopping.wait(0.2)
+            self._stopping.wait(CHECK_EVERY_S)
         self._raise_if_failed(self._query)
 
     @property

@@ -4,8 +4,7 @@ Hadoop sets the permissions of a file through its C library, which pyspark does 
 the program `chmod` for each file that it creates: for two files of each batch, and for the state of each task. Here
 Java sets them itself.
 
-Spark compiles Java for its queries at run time, by Janino, so the few lines are compiled in the same way. Hadoop keeps
-one object for each file system, so Spark uses the one that is made first.
+Hadoop keeps one object for each file system, so Spark uses the one that is made first.
 
 Source: Hadoop's RawLocalFileSystem.setPermission.
 """
@@ -14,6 +13,8 @@ import logging
 from typing import Any
 
 from py4j.protocol import Py4JError
+
+from streaming.query import janino
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +42,8 @@ def use_in(jvm: Any) -> None:
         jvm: The Java process of Spark, as py4j shows it. It has used no file system yet.
     """
     try:
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.cook(SOURCE)
         settings = jvm.org.apache.hadoop.conf.Configuration()
-        settings.setClassLoader(compiler.getClassLoader())
+        settings.setClassLoader(janino.loader_of(jvm, SOURCE))
         settings.set("fs.file.impl", NAME)
         jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("file:///"), settings)
     except Py4JError as error:  # another version of Hadoop

@@ -1,7 +1,13 @@
 """The bell on a real broker and a real query."""
 
-from streaming.query import bell
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from streaming.query import bell, bell_clock
+from streaming.query.coordinator import Coordinator
 from tests.system.asking import Asker
+from tests.system.waiting import wait_until
 
 NEVER_S = 3_600.0
 
@@ -13,3 +19,19 @@ def test_a_record_alone_makes_the_query_look(asker: Asker, monkeypatch) -> None:
     for _ in range(3):
         assert asker.heartbeat(generation_id, member_id).code == 0
         assert asker.describe().code == 0
+
+
+def test_a_query_at_rest_waits_for_the_bell_alone(coordinator: Coordinator) -> None:
+    """Its thread is not woken by the passing of time."""
+    assert coordinator._query is not None
+    executor = coordinator._query._jsq.streamingQuery().triggerExecutor()
+    field = executor.getClass().getDeclaredField("clock")
+    field.setAccessible(True)
+    assert field.get(executor).getClass().getName() == bell_clock.NAME
+    jvm: Any = SparkSession.builder.getOrCreate()._jvm
+
+    def is_waiting() -> bool:
+        threads = jvm.java.lang.Thread.getAllStackTraces().keySet()
+        return {t.getState().name() for t in threads if t.getName().startswith("stream execution")} == {"WAITING"}
+
+    wait_until(is_waiting)

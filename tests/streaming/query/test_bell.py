@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.requests import DescribeGroup, Request
 from streaming.config.settings import Settings
-from streaming.query import bell, threads
+from streaming.query import bell, bell_clock, threads
 from streaming.query.bell import TRIGGER_MS, Bell, Company
 from streaming.query.progress import Tallies
 from streaming.wire.records import encode_request
@@ -92,7 +92,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """A stage on which nothing happens by the passing of time, unless the test changes that."""
     stage = Stage()
     monkeypatch.setattr(bell, "consumer", lambda *_: stage)
-    monkeypatch.setattr(bell, "_stand_still", lambda *_: stage)
+    monkeypatch.setattr(bell_clock, "stand_still", lambda *_: stage)
     for name in ("LOOK_EVERY_S", "GATHER_S", "BATCH_WAIT_S"):
         monkeypatch.setattr(bell, name, NEVER_S)
     monkeypatch.setattr(bell, "PAUSE_S", dict.fromkeys(bell.PAUSE_S, NEVER_S))
@@ -182,7 +182,7 @@ def test_a_spark_without_such_a_clock_keeps_its_own(stage, monkeypatch, caplog):
     def no_clock(*_: object) -> None:
         raise Py4JError("no such method")
 
-    monkeypatch.setattr(bell, "_stand_still", no_clock)
+    monkeypatch.setattr(bell_clock, "stand_still", no_clock)
     start(stage)
     assert "looks every 50 ms: no such method" in caplog.text
     assert stage.seen == []
