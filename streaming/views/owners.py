@@ -199,12 +199,16 @@ class _Walk:
             self._close(place, at_ms, because)
 
     def _arrive(self, event: GroupArrived) -> None:
-        """Continue with the owners at the release, if its event is the one of this move."""
+        """Continue with the owners at the release, if its event is the one of this move.
+
+        They end at the former coordinator when they begin here, by this coordinator's clock: the other one may differ.
+        """
         self._arrived_ms = event.at_ms
         if self._left is None or self._left.move_id != event.move_id:
             return
         self._close_all(event.at_ms, f"group moved to {escape(self._left.to)}")
         for place, span in self._owned_then.items():
+            span.to_ms = event.at_ms
             self._begin(place, span.member_id, event.at_ms, span.generation_id)
 
     def _let_go(self, event: MemberLeft | MemberExpired | MemberGone | MemberFenced, because: str) -> None:

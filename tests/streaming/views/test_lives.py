@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.outputs import GroupMoved
 from streaming.views import answers
 from streaming.views.lives import Life, joined, named_by
 from streaming.views.owners import spans_of_owners
@@ -66,11 +67,22 @@ def test_an_owner_goes_on_at_the_other_coordinator(pair: Pair) -> None:
     whole = joined(lives(moved_there_and_back(pair)))
     for partition, name in enumerate(("c1", "c2")):
         told = owners(pair, whole, partition)
-        assert told == [(name, 3_000, "group moved to B"), (name, 5_000, "group moved to A"), (name, None, None)]
+        assert told == [(name, 2_500, "group moved to B"), (name, 6_000, "group moved to A"), (name, None, None)]
         for at_ms in (1_500, 4_500, 6_500):
             owner = answers.owner(*whole, "t", partition, at_ms).owner
             assert owner is not None
             assert pair.a.names[owner.member_id] == name
+
+
+def test_a_partition_has_an_owner_all_the_time_although_the_clocks_differ(pair: Pair) -> None:
+    """The clock of A is seven seconds behind when it writes that the group has moved."""
+    pair.a.at(2_000).release()
+    pair.b.at(9_000)
+    pair.carry()
+    (at_a, at_b) = lives(pair)
+    moved = [event.at_ms for event in at_a.group.events if isinstance(event, GroupMoved)]
+    spans = spans_of_owners(joined([at_a, at_b]).group)["t", 0]
+    assert (moved, [(span.from_ms, span.to_ms) for span in spans]) == ([2_000], [(1_000, 9_000), (9_000, None)])
 
 
 def test_an_owner_that_has_left_at_the_other_coordinator_does_not_come_back(pair: Pair) -> None:
