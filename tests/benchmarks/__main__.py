@@ -1,4 +1,4 @@
-"""All benchmarks, one after the other, except the two that take long: `steady` and `scaling`."""
+"""All benchmarks, one after the other, except those that take long: `steady`, `scaling` and `executors`."""
 
 from tests.benchmarks import (
     assignors,

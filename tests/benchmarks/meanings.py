@@ -264,6 +264,25 @@ MEANINGS: Mapping[str, Meaning] = {
     },
     "scaling_cores_speed_up": Meaning("two cores to one, heartbeats a second"),
     "scaling_executors_speed_up": Meaning("two executors to one, heartbeats a second"),
+    # the stages of equal batches with one executor and with two, bound to a core each, without load
+    **{
+        f"executors_{executors}_{name}": Meaning(f"{says}; {where}", 0 if name == "errors" else None)
+        for executors, where in {1: "one executor", 2: "two executors"}.items()
+        for name, says in {
+            "stage_ms": "the stages of a batch of 30,000 heartbeats, median, ms",
+            "operator_ms": "... of this, the operator's stage, ms",
+            "task_ms": "the tasks of a batch, one after another, median, ms",
+            "jvm_cpu_ms": "... processor time of their threads in Java, ms",
+            "drift": "the stages of a batch in the last run to those in the first, medians",
+            "batches": "measured batches",
+            "answered": "heartbeats answered without an error, of all batches",
+            "errors": "... with an error or without a response, and surplus responses",
+            "broker_cpu_percent": "the broker's use of a core",
+            "others_cpu_percent": "others' use of a core: near 0, or the figures are disturbed",
+        }.items()
+    },
+    "executors_speed_up": Meaning("one executor's time for the stages of a batch to that of two", goal_min=1.7),
+    "executors_operator_speed_up": Meaning("... for the operator's stage alone"),
     **REBALANCES,
     # the gateway: relayed requests, rebalances of stock clients, heartbeats over plain sockets
     "gateway_produce_direct_mb_s": Meaning("librdkafka's records of 1 KB to a broker, MB/s"),
