@@ -114,7 +114,7 @@ class Run(NamedTuple):
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Let members join and sync, and measure how a coordinator works through backlogs of their heartbeats."""
+    """Measure how a coordinator works through backlogs of heartbeats of members that have joined."""
     if len(os.sched_getaffinity(0)) < max(RUNS):
         raise NotMeasurable(f"It needs {max(RUNS)} cores, one for each executor.")
     with (
