@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.executors
 
-This benchmark takes about ten minutes, so it runs only when it is named, and not with all others. It differs from
+This benchmark takes a quarter of an hour, so it runs only when it is named, and not with all others. It differs from
 `scaling`: no load runs beside the executors, and the driver's work between the stages is not in the measured time.
 While no coordinator runs, a backlog of heartbeats of all members is appended. Then a coordinator works through it in
 equal batches, with one executor or with two. A batch has two stages: one reads the requests, the other one has the
@@ -59,8 +59,10 @@ TASKS = 2
 RUNS = (1, 2, 1, 2)
 """The number of executors of each run."""
 
-BATCHES, WARM_UP = 60, 30
-"""The batches of a backlog, each with one heartbeat of each member, and how many of them are not measured."""
+WARM_UP, MEASURED = 40, 40
+"""The batches for each executor before the measured ones, and the measured ones of each run. A batch has one heartbeat
+of each member. With two executors, twice as many come before: each has done the same work then, and has compiled as
+much."""
 
 FULL = 0.95
 """The least part of a batch's requests that a measured batch has. Spark rounds down, so the last batch has the rest."""
@@ -177,10 +179,11 @@ def _settle(settings: Settings, folder: Path, everybody: Sequence[Member]) -> No
 def _measured(broker: int, settings: Settings, folder: Path, everybody: Sequence[Member], executors: int) -> Run:
     """Append a backlog, and let a coordinator with so many executors work through it."""
     folder.mkdir()
-    size = BATCHES * len(everybody)
+    warm_up = executors * WARM_UP
+    size = (warm_up + MEASURED) * len(everybody)
     say(f"Appending {size} heartbeats.")
     begins = _reply_ends(settings)
-    _append(settings, everybody, BATCHES)
+    _append(settings, everybody, warm_up + MEASURED)
     say(f"Working through them with {executors} executors.")
     with (
         patch.dict(os.environ, _environment(folder, executors, len(everybody))),
@@ -188,7 +191,7 @@ def _measured(broker: int, settings: Settings, folder: Path, everybody: Sequence
     ):
         _bind(coordinator.pid, executors)
         with Usage({"broker": broker, "coordinator": coordinator.pid}, weighed="broker") as usage:
-            _await_handled(coordinator, folder / "log", WARM_UP * len(everybody))
+            _await_handled(coordinator, folder / "log", warm_up * len(everybody))
             usage.begin()
             _await_handled(coordinator, folder / "log", size)
             usage.end()
@@ -197,7 +200,7 @@ def _measured(broker: int, settings: Settings, folder: Path, everybody: Sequence
         full = [batch for batch in batches_of(log) if batch.requests >= FULL * len(everybody)]
     answered, errors = _answers(settings, begins, size)
     shares = usage.cpu_percent("broker"), usage.others_cpu_percent()
-    run = Run(executors, full[WARM_UP:], answered, errors, *shares)
+    run = Run(executors, full[warm_up:], answered, errors, *shares)
     _check(run)
     took_ms, operator_ms = run.median("stage_ms"), run.median("operator_ms")
     say(f"The stages of a batch took {took_ms:.0f} ms, and the operator's stage {operator_ms:.0f} ms of this.")
@@ -254,7 +257,7 @@ def _check(run: Run) -> None:
     Raises:
         BenchFailed: There are not, or they had not.
     """
-    if len(run.batches) < (BATCHES - WARM_UP) / 2:
+    if len(run.batches) < MEASURED / 2:
         raise BenchFailed(f"only {len(run.batches)} batches were full and are measured")
     if len(used := set[str]().union(*(batch.executors for batch in run.batches))) != run.executors:
         raise BenchFailed(f"{len(used)} executors had tasks, not {run.executors}")
