@@ -16,15 +16,11 @@ from streaming.query import janino
 NAME = "BellClock"
 SOURCE = f"""
 public class {NAME} extends org.apache.spark.util.ManualClock {{
-    public synchronized long waitTillTime(long targetMs) {{
-        try {{
-            while (getTimeMillis() < targetMs) {{
-                wait();
-            }}
-        }} catch (InterruptedException stopped) {{
-            Thread.currentThread().interrupt();
+    public synchronized long waitTillTime(long targetMs) throws InterruptedException {{
+        while (getTimeMillis() < targetMs) {{
+            wait();
         }}
-        return super.waitTillTime(targetMs);
+        return getTimeMillis();
     }}
 }}
 """
