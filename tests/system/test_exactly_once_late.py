@@ -27,9 +27,9 @@ from streaming.gateway import Gateway
 from streaming.kafka.transactional import TransactionWriter
 from streaming.query.coordinator import Coordinator
 from tests.chaos.gateways import GatewayProcess
-from tests.system.test_transactions import Reader, new_producer
+from tests.system.test_transactions import Reader
 from tests.system.waiting import HANG_S, wait_until
-from tests.system.wire import Wire, connect
+from tests.system.wire import Wire, connect, new_producer
 from tests.tiers import NIGHTLY
 
 TOPIC = "late-source"
@@ -50,7 +50,7 @@ class RawProducer:
 
     def __init__(self, broker: Broker, group_id: str) -> None:
         self._group_id, self._id = group_id, f"id-{group_id}"
-        _, producer_id, epoch = new_producer(broker, self._id)
+        _, producer_id, epoch = new_producer(broker.bootstrap_servers, self._id)
         self._producer = {"producer_id": producer_id, "producer_epoch": epoch}
 
     def begin(self, wire: Wire) -> None:
