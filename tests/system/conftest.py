@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from pyspark.sql import SparkSession
 
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
@@ -162,3 +164,9 @@ def batches(checkpoint: Path, kind: str) -> list[int]:
 
 def ready(file: Path) -> dict[str, object]:
     return dict(json.loads(file.read_text()))
+
+
+@pytest.fixture
+def jvm(coordinator: Coordinator) -> Any:
+    """Spark's Java process, which runs a coordinator."""
+    return SparkSession.builder.getOrCreate()._jvm

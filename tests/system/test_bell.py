@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from streaming.query import bell, bell_clock
 from streaming.query.coordinator import Coordinator
 from tests.system.asking import Asker
@@ -21,14 +19,11 @@ def test_a_record_alone_makes_the_query_look(asker: Asker, monkeypatch) -> None:
         assert asker.describe().code == 0
 
 
-def test_a_query_at_rest_waits_for_the_bell_alone(coordinator: Coordinator) -> None:
+def test_a_query_at_rest_waits_for_the_bell_alone(coordinator: Coordinator, jvm: Any) -> None:
     """Its thread is not woken by the passing of time."""
     assert coordinator._query is not None
     executor = coordinator._query._jsq.streamingQuery().triggerExecutor()
-    field = executor.getClass().getDeclaredField("clock")
-    field.setAccessible(True)
-    assert field.get(executor).getClass().getName() == bell_clock.NAME
-    jvm: Any = SparkSession.builder.getOrCreate()._jvm
+    assert executor.clock().getClass().getName() == bell_clock.NAME
 
     def is_waiting() -> bool:
         threads = jvm.java.lang.Thread.getAllStackTraces().keySet()

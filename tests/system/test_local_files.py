@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.query.coordinator import Coordinator
 from streaming.query.local_files import NAME
-
-
-@pytest.fixture
-def jvm(coordinator: Coordinator) -> Any:
-    """Spark's Java process, which runs a coordinator."""
-    return SparkSession.builder.getOrCreate()._jvm
 
 
 @pytest.fixture
