@@ -14,22 +14,18 @@ from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
-from kafka.errors import CoordinatorNotAvailableError, InvalidProducerEpochError, UnknownTopicOrPartitionError
+from kafka.errors import CoordinatorNotAvailableError, InvalidProducerEpochError
 from kafka.protocol.metadata import ApiVersionsRequest
-from kafka.protocol.producer import (
-    AddOffsetsToTxnRequest,
-    EndTxnRequest,
-    TxnOffsetCommitRequest,
-)
 
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from streaming.kafka.transactional import TransactionWriter
 from streaming.query.coordinator import Coordinator
 from tests.chaos.gateways import GatewayProcess
+from tests.system.raw_producer import RawProducer
 from tests.system.test_transactions import Reader
 from tests.system.waiting import HANG_S, wait_until
-from tests.system.wire import Wire, connect, new_producer
+from tests.system.wire import Wire, connect
 from tests.tiers import NIGHTLY
 
 TOPIC = "late-source"
@@ -43,64 +39,6 @@ OLD, NEW = 10, 20
 def topic(broker: Broker) -> None:
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics({TOPIC: {"num_partitions": 2}}, wait_for_metadata=True)
-
-
-class RawProducer:
-    """A transactional producer that sends each request to the gateway that the test chooses."""
-
-    def __init__(self, broker: Broker, group_id: str) -> None:
-        self._group_id, self._id = group_id, f"id-{group_id}"
-        _, producer_id, epoch = new_producer(broker.bootstrap_servers, self._id)
-        self._producer = {"producer_id": producer_id, "producer_epoch": epoch}
-
-    def begin(self, wire: Wire) -> None:
-        """Begin a transaction by AddOffsetsToTxn. The brokers refuse it until the last transaction is complete."""
-        request = AddOffsetsToTxnRequest(
-            version=3, transactional_id=self._id, group_id=self._group_id, **self._producer
-        )
-        wait_until(lambda: wire.call(request).error_code == 0)
-
-    def offsets(self, offsets: dict[int, int]) -> Any:
-        """Return a TxnOffsetCommit with the offset of each partition."""
-        of_topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-        of_partition = of_topic.TxnOffsetCommitRequestPartition
-        return TxnOffsetCommitRequest(
-            version=3,
-            transactional_id=self._id,
-            group_id=self._group_id,
-            generation_id=-1,
-            member_id="",
-            group_instance_id=None,
-            topics=[
-                of_topic(
-                    name=TOPIC,
-                    partitions=[
-                        of_partition(
-                            partition_index=number, committed_offset=offset, committed_leader_epoch=-1,
-                            committed_metadata="",
-                        )
-                        for number, offset in offsets.items()
-                    ],
-                )
-            ],
-            **self._producer,
-        )  # fmt: skip
-
-    def commit_offsets(self, wire: Wire, offsets: dict[int, int]) -> None:
-        """Commit offsets. As a client does, repeat the request while the gateway does not know the new topic yet."""
-        codes: list[int] = []
-
-        def is_topic_known() -> bool:
-            (answer,) = wire.call(self.offsets(offsets)).topics
-            codes[:] = [each.error_code for each in answer.partitions]
-            return UnknownTopicOrPartitionError.errno not in codes
-
-        wait_until(is_topic_known)
-        assert codes == [0] * len(offsets)
-
-    def end(self, wire: Wire, *, committed: bool) -> None:
-        request = EndTxnRequest(version=3, transactional_id=self._id, committed=committed, **self._producer)
-        assert wire.call(request).error_code == 0
 
 
 @pytest.fixture
@@ -123,7 +61,7 @@ def test_a_gateway_that_is_stopped_writes_nothing_into_the_next_transaction(
     """
     assert stopped.process is not None
     with connect(gateway.bootstrap_servers) as wire:
-        producer = RawProducer(broker, group_id)
+        producer = RawProducer(broker.bootstrap_servers, group_id, TOPIC)
         late = Wire(stopped.address)
         assert late.call(ApiVersionsRequest(version=2)).error_code == 0
         producer.begin(wire)
@@ -189,7 +127,7 @@ def test_a_gateway_that_stands_still_before_its_record_writes_nothing_late(
     """The gateway has read the request; then its client gives up, and commits through another gateway."""
     stall = Stall(monkeypatch, group_id, before=True)
     with connect(gateway.bootstrap_servers) as wire:
-        producer = RawProducer(broker, group_id)
+        producer = RawProducer(broker.bootstrap_servers, group_id, TOPIC)
         producer.begin(wire)
         with connect(still.bootstrap_servers) as late:
             late.send(producer.offsets({0: OLD}))
@@ -217,7 +155,7 @@ def test_a_gateway_that_stands_still_after_its_record_is_refused(
     stall = Stall(monkeypatch, group_id, before=False)
     reader = Reader(gateway, group_id, TOPIC)
     with connect(gateway.bootstrap_servers) as wire, connect(still.bootstrap_servers) as late:
-        producer = RawProducer(broker, group_id)
+        producer = RawProducer(broker.bootstrap_servers, group_id, TOPIC)
         producer.begin(wire)
         late.send(producer.offsets({0: OLD}))
         assert stall.begun.wait(HANG_S)

@@ -12,8 +12,6 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import ConsumerRebalanceListener, KafkaAdminClient
 from kafka.errors import KafkaError
-from kafka.protocol.producer import EndTxnRequest
-from kafka.protocol.producer.transaction import TxnOffsetCommitRequest
 from kafka.structs import OffsetAndMetadata
 from typer.testing import CliRunner
 
@@ -29,9 +27,10 @@ from streaming.gateway import Gateway
 from streaming.kafka.transactional import TransactionWriter
 from tests.system.conftest import Service
 from tests.system.moving import Run, move, start_pair
+from tests.system.raw_producer import RawProducer
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until
-from tests.system.wire import connect, new_producer
+from tests.system.wire import connect
 
 pytestmark = pytest.mark.long
 
@@ -267,22 +266,10 @@ def check_that_a_transaction_goes_on_at_a_gateway_that_heard_of_no_move(a: Setti
         connect(gateway.bootstrap_servers) as wire,
         closing(TransactionWriter(b, b.transactions_topic)) as other_gateway,
     ):
-        transaction = new_producer(gateway.bootstrap_servers, "goes-on")
-        other_gateway.join(transaction, 0, time.monotonic() + HANG_S)
-        kind = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-        one = kind.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=3, committed_metadata="")
-        commit = TxnOffsetCommitRequest(
-            version=3,
-            **transaction._asdict(),
-            group_id="goes-on",
-            generation_id=-1,
-            member_id="",
-            group_instance_id=None,
-            topics=[kind(name=TOPIC, partitions=[one])],
-        )
-        committed = wire.call(commit)
-        assert [each.error_code for topic in committed.topics for each in topic.partitions] == [0]
-        assert wire.call(EndTxnRequest(version=3, **transaction._asdict(), committed=True)).error_code == 0
+        producer = RawProducer(gateway.bootstrap_servers, "goes-on", TOPIC)
+        other_gateway.join(producer.transaction, 0, time.monotonic() + HANG_S)
+        producer.commit_offsets(wire, {0: 3})
+        producer.end(wire, committed=True)
 
 
 def test_groups_move_there_and_back_and_their_clients_notice_nothing(pair: tuple[Service, Service]) -> None:
