@@ -1,11 +1,15 @@
 """The bell on a real broker and a real query."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from streaming.query import bell, bell_clock
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from streaming.query import bell, bell_clock, janino
 from streaming.query.coordinator import Coordinator
 from tests.system.asking import Asker
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
 NEVER_S = 3_600.0
 
@@ -30,3 +34,23 @@ def test_a_query_at_rest_waits_for_the_bell_alone(coordinator: Coordinator, jvm:
         return {t.getState().name() for t in threads if t.getName().startswith("stream execution")} == {"WAITING"}
 
     wait_until(is_waiting)
+
+
+def test_an_interruption_of_the_wait_is_passed_on(jvm: Any) -> None:
+    """A stop interrupts the query's thread. Were the interruption only noted, Spark's thread could lose it."""
+    clock = janino.loader_of(jvm, bell_clock.SOURCE).loadClass(bell_clock.NAME).newInstance()
+
+    def waiting() -> list[Any]:
+        stacks = jvm.java.lang.Thread.getAllStackTraces()
+        frames = {thread: " ".join(map(str, stacks[thread])) for thread in stacks}
+        return [thread for thread, text in frames.items() if "py4j." in text and "BellClock.waitTillTime" in text]
+
+    with ThreadPoolExecutor(1) as pool:
+        called = pool.submit(clock.waitTillTime, 1)
+        try:
+            wait_until(lambda: waiting() != [])
+            waiting()[0].interrupt()
+            with pytest.raises(Py4JJavaError, match="InterruptedException"):
+                called.result(HANG_S)
+        finally:
+            clock.setTime(1)
