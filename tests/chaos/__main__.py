@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import random
 import sys
 import tempfile
@@ -34,6 +35,7 @@ def main() -> int:
     parser.add_argument("--tally", type=Path, help="add the kills, take-overs or moves to this file of docs/tallies")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
     options = parser.parse_args()
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")  # drivers live for seconds, as in the tests
     began_s = time.monotonic()
 
     def report(sentence: str) -> None:
