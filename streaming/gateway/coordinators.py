@@ -25,13 +25,14 @@ from msgspec import structs
 
 from coordinator.errors import ErrorCode
 from coordinator.hashing import shard_of
-from coordinator.heartbeats import AnyHeartbeat
+from coordinator.heartbeats import AnyHeartbeat, Heartbeat
 from coordinator.outputs import AnyAnswer, ErrorAnswer, JoinGroupAnswer, RebalanceNotice
 from coordinator.requests import JoinGroup, OffsetCommit, Request
 from streaming.config.peers import PEERS_MAX
 from streaming.config.settings import Settings
 from streaming.errors import UserError
 from streaming.gateway.asking import Asking
+from streaming.gateway.gathering import Gathering
 from streaming.gateway.unanswered import Unanswered
 from streaming.wire.inbox import OnAnswer
 from streaming.wire.records import encode_request
@@ -107,7 +108,7 @@ class Coordinators:
 
     Attributes:
         unanswered: The heartbeats of members of the consumer protocol that have no answer.
-        gathering: The heartbeats that may wait for the next tick.
+        gathering: The heartbeats that are sent together.
 
     Args:
         settings: The settings of the gateway's own coordinator.
@@ -360,7 +361,7 @@ def _client_of(request: Request) -> tuple[str, str]:
 
 
 class Gatherings:
-    """The heartbeats that wait for the next tick, for all coordinators: see `Gathering`."""
+    """The heartbeats that are sent together, for all coordinators: see `Gathering`."""
 
     def __init__(self, whereabouts: Whereabouts, askings: dict[str, Asking]) -> None:
         self._whereabouts, self._askings = whereabouts, askings
@@ -369,11 +370,23 @@ class Gatherings:
 
     def add(self, heartbeat: AnyHeartbeat, told: OnAnswer, ticks: int = 1) -> None:
         """Send a heartbeat at a tick, and call `told` with its answer."""
+        self._of(heartbeat).add(heartbeat, told, ticks)
+
+    def add_prompt(self, heartbeat: Heartbeat, told: OnAnswer) -> None:
+        """Send a heartbeat in the event loop's next turn, and call `told` with its answer."""
+        self._of(heartbeat).add_prompt(heartbeat, told)
+
+    def _of(self, heartbeat: AnyHeartbeat) -> Gathering:
         asking = self._askings.get(self._whereabouts.of(heartbeat.group_id))
-        (asking or self._askings[self._whereabouts.home]).gathering.add(heartbeat, told, ticks)
+        return (asking or self._askings[self._whereabouts.home]).gathering
+
+    def send_prompt(self) -> None:
+        """Send the heartbeats that may not wait."""
+        for asking in self._askings.values():
+            asking.gathering.send_prompt()
 
     def send_now(self, heartbeat: AnyHeartbeat) -> None:
-        """Send a heartbeat in a record of its own, if it still waits."""
+        """Send a heartbeat in a record of its own, if it still waits for a tick."""
         for asking in self._askings.values():
             asking.gathering.send_now(heartbeat)
 

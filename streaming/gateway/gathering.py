@@ -1,7 +1,10 @@
-"""Heartbeats of all connections of a gateway, gathered until the next tick and sent as one record for each shard.
+"""Heartbeats of all connections of a gateway, gathered and sent as one record for each shard.
 
 A heartbeat needs no response at once. The coordinator runs a batch whenever a record arrives. So it works far less if a
 thousand members send their heartbeats at common times, multiples of the tick by the wall clock, in a few records.
+
+A heartbeat that may not wait is sent in the event loop's next turn, with all others that came in this one. So many of
+them cost few records too. No request of another kind overtakes it: they are sent before it.
 
 The coordinator checks and answers each heartbeat like a record of its own. It does not handle a heartbeat to whose
 group other requests wait: the gateway then sends it in a record of its own, which waits for its turn. The same holds
@@ -19,6 +22,7 @@ from coordinator.heartbeats import AnyHeartbeat, Heartbeat, Heartbeats
 from coordinator.limits import HEARTBEATS_MAX
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer
 from coordinator.requests import Request
+from streaming.gateway.limits import IN_FLIGHT_ALL_MAX
 from streaming.gateway.ticks import until_tick_ms
 from streaming.gateway.unanswered import Unanswered, key_of
 from streaming.moments import unix_ms
@@ -28,6 +32,10 @@ NOT_HANDLED = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.number, ErrorCode.NOT_COOR
 """The codes of heartbeats that are sent once more, each in a record of its own: the response to that says more."""
 
 AWAY = ErrorCode.COORDINATOR_NOT_AVAILABLE.number
+
+TOGETHER_MAX = IN_FLIGHT_ALL_MAX
+"""The maximum number of heartbeats in records of many that have no answer. Further ones are sent singly: while no
+coordinator runs, a single one is forgotten with its connection, and a record of many is not."""
 
 
 def _ignore(answer: AnyAnswer, size: int) -> None:
@@ -74,6 +82,8 @@ class Gathering:
         self._single = send_single
         self._waiting: dict[int, dict[str, AnyHeartbeat]] = {}
         self._due_ms: dict[int, int] = {}
+        self._prompt: dict[int, list[AnyHeartbeat]] = {}
+        self._together = 0
         self._told: dict[str, OnAnswer] = {}
         self._is_tick_due = False
 
@@ -108,8 +118,26 @@ class Gathering:
         elif not self._is_tick_due:
             self._await_tick()
 
+    def add_prompt(self, heartbeat: Heartbeat, told: OnAnswer) -> None:
+        """Send a heartbeat in the event loop's next turn, and call `told` with its answer."""
+        is_first = not self._prompt
+        self._told[heartbeat.request_id] = told
+        shard = shard_of(heartbeat.group_id, self._shards)
+        prompt = self._prompt.setdefault(shard, [])
+        prompt.append(heartbeat)
+        if len(prompt) == HEARTBEATS_MAX:
+            self._send_together(self._prompt.pop(shard), shard)
+        elif is_first:
+            self._later(0, self.send_prompt)
+
+    def send_prompt(self) -> None:
+        """Send the heartbeats that may not wait."""
+        prompt, self._prompt = self._prompt, {}
+        for shard, heartbeats in prompt.items():
+            self._send_together(heartbeats, shard)
+
     def send_now(self, heartbeat: AnyHeartbeat) -> None:
-        """Send a heartbeat in a record of its own, if it still waits."""
+        """Send a heartbeat in a record of its own, if it still waits for a tick."""
         waiting = self._waiting.get(shard_of(heartbeat.group_id, self._shards), {})
         if waiting.pop(heartbeat.request_id, None) is not None:
             self._send_single(heartbeat)
@@ -133,16 +161,21 @@ class Gathering:
 
     def _send(self, shard: int) -> None:
         del self._due_ms[shard]
-        heartbeats = list(self._waiting.pop(shard).values())
-        if len(heartbeats) == 1:
-            self._send_single(heartbeats[0])
+        self._send_together(tuple(self._waiting.pop(shard).values()), shard)
+
+    def _send_together(self, heartbeats: Sequence[AnyHeartbeat], shard: int) -> None:
+        if len(heartbeats) == 1 or self._together + len(heartbeats) > TOGETHER_MAX:
+            for heartbeat in heartbeats:
+                self._send_single(heartbeat)
         elif heartbeats:
+            self._together += len(heartbeats)
             self._sender.send(Heartbeats.of(heartbeats, **self._fields()), partial(self._answered, heartbeats), shard)
 
     def _send_single(self, heartbeat: AnyHeartbeat) -> None:
         self._single(heartbeat, self._told.pop(heartbeat.request_id, _ignore))
 
     def _answered(self, heartbeats: Sequence[AnyHeartbeat], answer: AnyAnswer, _: int) -> None:
+        self._together -= len(heartbeats)
         if answer.code == AWAY:
             for heartbeat in heartbeats:
                 self._tell(heartbeat.request_id, AWAY)

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from coordinator.heartbeats import AnyHeartbeat
+from coordinator.heartbeats import AnyHeartbeat, Heartbeat
 from coordinator.limits import NAME_CHARS_MAX
 from coordinator.outputs import AnyAnswer, RebalanceNotice
 from streaming.gateway.answers import Answers
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.coordinators import Coordinators
 from streaming.gateway.exchanges.exchange import Question
+from streaming.wire.inbox import OnAnswer
 
 
 class Questions:
@@ -50,6 +51,7 @@ class Questions:
 
     def ask(self, questions: Sequence[Question], then: Callable[[Sequence[AnyAnswer]], object]) -> None:
         """Send questions, and call `then` with their answers in the order of the questions."""
+        self._asking.gathering.send_prompt()
         ids = [question.request.request_id for question in questions]
 
         def done(answers: Sequence[AnyAnswer]) -> None:
@@ -63,13 +65,19 @@ class Questions:
 
     def gather(self, heartbeat: AnyHeartbeat, ticks: int, then: Callable[[Sequence[AnyAnswer]], object]) -> None:
         """Send a heartbeat at a tick whose number is a multiple of `ticks`, and call `then` with its answer."""
+        self._asking.gathering.add(heartbeat, self._awaited(heartbeat, then), ticks)
 
+    def gather_prompt(self, heartbeat: Heartbeat, then: Callable[[Sequence[AnyAnswer]], object]) -> None:
+        """Send a heartbeat in the event loop's next turn, and call `then` with its answer."""
+        self._asking.gathering.add_prompt(heartbeat, self._awaited(heartbeat, then))
+
+    def _awaited(self, heartbeat: AnyHeartbeat, then: Callable[[Sequence[AnyAnswer]], object]) -> OnAnswer:
         def done(answer: AnyAnswer, _: int) -> None:
             self._unanswered.discard(heartbeat.request_id)
             then((answer,))
 
         self._unanswered.add(heartbeat.request_id)
-        self._asking.gathering.add(heartbeat, done, ticks)
+        return done
 
     def send_now(self, heartbeat: AnyHeartbeat) -> None:
         """Send a heartbeat at once that still waits for the next tick."""

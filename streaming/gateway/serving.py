@@ -161,6 +161,8 @@ class Serving:
         request = exchange.questions[0].request if exchange.questions else None
         if isinstance(request, AnyHeartbeat) and (ticks := self._ticks_to_wait(slot, request)):
             self._questions.gather(request, ticks, answer)
+        elif isinstance(request, Heartbeat):
+            self._questions.gather_prompt(request, answer)
         else:
             self._questions.ask(exchange.questions, answer)
         self._flow.bound()

@@ -165,12 +165,27 @@ class FakeAsking:
         self._numbers = count(1)
         self.moved: set[str] = set()
         self.ticks: list[tuple[float, Callable[[], None]]] = []
+        self._turns: list[Callable[[], None]] | None = None
         self.now_ms = 0
         fields = {"reply_to": "inbox-gathered"}
         self.gathering = Gathering(
             self, self.shards, lambda: {**fields, "request_id": self.request_id()}, 1_000, self.unanswered,
-            lambda wait_s, tick: self.ticks.append((wait_s, tick)), send_single or self.send, lambda: self.now_ms,
+            self._later, send_single or self.send, lambda: self.now_ms,
         )  # fmt: skip
+
+    def _later(self, wait_s: float, call: Callable[[], None]) -> None:
+        """Call a function at a tick. The event loop's next turn comes at once, unless `await_turns` was called."""
+        if wait_s:
+            self.ticks.append((wait_s, call))
+        elif self._turns is not None:
+            self._turns.append(call)
+        else:
+            call()
+
+    def await_turns(self) -> list[Callable[[], None]]:
+        """Return the functions that the event loop calls in its next turn. From now on a test calls them."""
+        self._turns = []
+        return self._turns
 
     def tick(self) -> None:
         """Send the heartbeats that wait."""

@@ -13,7 +13,7 @@ from kafka.protocol.sasl import SaslHandshakeRequest
 from coordinator.outputs import HeartbeatAnswer
 from streaming.gateway import connection as module
 from tests.streaming.gateway.parts import turn
-from tests.streaming.gateway.test_connection import OFFSETS, Bench, heartbeat, held_heartbeat, run
+from tests.streaming.gateway.test_connection import JOIN, OFFSETS, Bench, heartbeat, held_heartbeat, run
 from tests.streaming.gateway.wiring import frame_of
 
 # -- the end -----------------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def test_an_internal_error_ends_the_connection_and_is_logged(
 ):
     async def scenario(bench: Bench) -> None:
         monkeypatch.setattr(bench.asking, "send", lambda *arguments: [][0])
-        bench.send(heartbeat())
+        bench.send(JOIN)
         assert (bench.transport.ended, bench.count("connections_refused_total")) == ("aborted", 0)
 
     with caplog.at_level(logging.ERROR, module.__name__):

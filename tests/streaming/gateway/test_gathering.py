@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.hashing import shard_of
@@ -11,6 +12,7 @@ from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.limits import HEARTBEATS_MAX
 from coordinator.outputs import AnyAnswer, ErrorAnswer, HeartbeatsAnswer
 from coordinator.requests import Request
+from streaming.gateway import gathering as module
 from streaming.gateway.gathering import Gathering
 from streaming.gateway.unanswered import Unanswered, key_of
 
@@ -40,6 +42,11 @@ class World:
         for name in names:
             told = lambda answer, _, name=name: self.codes.update({name: answer.code})  # noqa: E731
             self.gathering.add(beat(name), told, ticks)
+
+    def add_prompt(self, *names: str) -> None:
+        for name in names:
+            told = lambda answer, _, name=name: self.codes.update({name: answer.code})  # noqa: E731
+            self.gathering.add_prompt(beat(name), told)
 
     def tick(self, late_ms: int = 0) -> None:
         """Move to the time for which the gathering waits, or a little before or after it."""
@@ -203,3 +210,64 @@ def test_a_record_that_no_broker_takes_is_an_error_for_members_of_the_consumer_p
     world.tick()
     world.sent.pop()[1](ErrorAnswer(request_id="all", code=15), 0)
     assert (world.codes, world.sent, len(world.awaited)) == ({"a": 15, "b": 15}, [], 0)
+
+
+# -- heartbeats that may not wait --------------------------------------------------------------------------------------
+
+
+def test_heartbeats_that_may_not_wait_go_out_together_in_the_next_turn(world: World):
+    world.add_prompt("a", "b", "c")
+    assert (world.sent, [wait_s for wait_s, _ in world.later]) == ([], [0])
+    world.tick()
+    ((record, told, shard),) = world.sent
+    assert (list(record.request_ids), shard) == (["a", "b", "c"], shard_of("g", SHARDS))
+    told(answer(a=0, b=25, c=27), 0)
+    assert world.codes == {"a": 0, "b": 25, "c": 27}
+    world.add_prompt("d")
+    world.tick()
+    assert [request for request, _, _ in world.sent[1:]] == [beat("d")], "a single one is a record of its own"
+
+
+def test_heartbeats_that_may_not_wait_go_out_in_a_record_for_each_shard(world: World):
+    group_of = {shard_of(name, SHARDS): name for name in map(str, range(100))}
+    for number, group_id in enumerate([*group_of.values()] * 2):
+        world.gathering.add_prompt(replace(beat(str(number)), group_id=group_id), lambda *_: None)
+    world.tick()
+    assert {shard: set(record.groups) for record, _, shard in world.sent} == {s: {g} for s, g in group_of.items()}
+    assert [len(record.request_ids) for record, _, _ in world.sent] == [2] * SHARDS
+
+
+def test_heartbeats_that_may_not_wait_leave_the_others_to_the_tick(world: World):
+    world.add("a", "b")
+    world.add_prompt("c", "d")
+    world.gathering.send_prompt()
+    assert [list(record.request_ids) for record, _, _ in world.sent] == [["c", "d"]]
+    (_, turn), world.later = world.later[1], world.later[:1]
+    turn()
+    assert len(world.sent) == 1, "they are sent once"
+    world.tick()
+    assert list(world.sent[1][0].request_ids) == ["a", "b"]
+
+
+def test_a_full_record_does_not_wait_for_the_next_turn(world: World):
+    world.add_prompt(*(str(number) for number in range(HEARTBEATS_MAX + 2)))
+    assert [len(record.request_ids) for record, _, _ in world.sent] == [HEARTBEATS_MAX]
+    while world.later:
+        world.tick()
+    assert [len(record.request_ids) for record, _, _ in world.sent] == [HEARTBEATS_MAX, 2]
+
+
+def test_beyond_a_bound_of_unanswered_ones_each_heartbeat_is_a_record_of_its_own(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "TOGETHER_MAX", 4)
+    for names in ("ab", "cd", "ef"):
+        world.add_prompt(*names)
+        world.gathering.send_prompt()
+    first, second, *rest = world.sent
+    assert [list(record.request_ids) for record, _, _ in (first, second)] == [["a", "b"], ["c", "d"]]
+    assert [request for request, _, _ in rest] == [beat("e"), beat("f")]
+    first[1](answer(a=0, b=0), 0)
+    world.add_prompt("g", "h")
+    world.gathering.send_prompt()
+    assert list(world.sent[-1][0].request_ids) == ["g", "h"], "an answered record makes room"
