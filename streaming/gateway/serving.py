@@ -106,7 +106,7 @@ class Serving:
         message = decode(served.request, frame, slot.header)
         if served.request is ConsumerGroupHeartbeatRequest:
             self._members.came(slot, message.member_epoch)
-        if self._is_ready(served, message):
+        if served.is_always_ready or self._is_ready(served, message):
             self._ask(slot, served.exchange(message, self._questions, self._world), message)
         else:
             self._work.begin_alone(
@@ -165,7 +165,6 @@ class Serving:
             self._questions.gather_prompt(request, answer)
         else:
             self._questions.ask(exchange.questions, answer)
-        self._flow.bound()
 
     def _ticks_to_wait(self, slot: Slot, request: AnyHeartbeat) -> int:
         is_only = self._flow.slots.is_only(slot)

@@ -34,6 +34,7 @@ class Work:
             result = await work
             if not self._flow.is_closing:
                 then(result)
+                self._flow.bound()
                 self._flow.resume(Pause.WORK)
 
         self.begin(run())

@@ -1,8 +1,8 @@
 """The largest number of heartbeats that our coordinator answers: over plain sockets, in record batches encoded once.
 
-One connection sends requests, and one reads responses. Only the headers of the record batches with responses are
-parsed, to count the responses. This count is compared with the number of times that the end of a response without an
-error occurs.
+One connection sends requests, and one reads responses. Of responses to single heartbeats, only the headers of the
+record batches are parsed, to count the responses. This count is compared with the number of times that the end of a
+response without an error occurs. The responses to the heartbeats of one record are read whole.
 """
 
 import itertools
@@ -13,12 +13,14 @@ from struct import Struct
 
 import msgspec
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
 from confluent_kafka import TopicPartition
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.producer import ProduceRequest
 
-from coordinator.outputs import HeartbeatAnswer
-from streaming.wire.records import encode_request
+from coordinator.heartbeats import Heartbeats
+from coordinator.outputs import HeartbeatAnswer, HeartbeatsAnswer
+from streaming.wire.records import decode_answer, encode_request
 from tests.benchmarks import closed_loop
 from tests.benchmarks.load import Load, Swarm
 from tests.benchmarks.members import Member
@@ -41,8 +43,17 @@ GOOD = msgspec.json.encode(HeartbeatAnswer(request_id="?")).partition(b"?")[2]
 
 def run(load: Load, pipe: Connection) -> None:
     """Set up groups and send their heartbeats; send `str`s as progress and a `dict` of figures over the pipe."""
+    _run(Crowd, load, pipe)
+
+
+def run_together(load: Load, pipe: Connection) -> None:
+    """Do the same with records of many heartbeats, as a gateway sends them and a process with many members of ours."""
+    _run(CrowdTogether, load, pipe)
+
+
+def _run(kind: type["Crowd"], load: Load, pipe: Connection) -> None:
     settled = Settled(load, pipe.send)
-    crowd = Crowd(load, settled.by_shard(), settled.reply_ends())
+    crowd = kind(load, settled.by_shard(), settled.reply_ends())
     settled.close()
     pipe.send(closed_loop.run(crowd, load.groups * load.members, load.warm_up_s, load.seconds, pipe.send))
 
@@ -77,7 +88,10 @@ class Crowd:
     def __init__(self, load: Load, shards: Sequence[Sequence[Member]], offsets: list[int]) -> None:
         self._replies_topic, self._offsets = load.replies_topic, offsets
         self._requests, self._replies = Wire(load.bootstrap_servers), Wire(load.bootstrap_servers)
-        self._produce = [_produce(load.requests_topic, shard, some) for shard, some in _batches(shards)]
+        self._produce = [
+            _produce(load.requests_topic, shard, self._values(number, some))
+            for number, (shard, some) in enumerate(_batches(shards))
+        ]
         self._sizes = [len(some) for _, some in _batches(shards)]
         self._frames = [framed(message) for message in self._produce]
         self._turns = itertools.cycle(range(len(self._frames)))
@@ -85,6 +99,10 @@ class Crowd:
         self._unacknowledged: list[int] = []
         self._members = sum(map(len, shards))
         self.under_way = self.errors = 0
+
+    def _values(self, number: int, some: Sequence[Member]) -> Sequence[tuple[str, bytes]]:
+        """Return the keys and the values of a batch's records."""
+        return [(member.group_id, encode_request(member.heartbeat(f"{member.number:012}"))) for member in some]
 
     def send(self) -> None:
         """Send the next batches, up to one outstanding heartbeat for each member in total."""
@@ -126,6 +144,27 @@ class Crowd:
         return answered
 
 
+class CrowdTogether(Crowd):
+    """All members. The heartbeats of a batch are one record."""
+
+    def _values(self, number: int, some: Sequence[Member]) -> Sequence[tuple[str, bytes]]:
+        heartbeats = [member.heartbeat(f"{member.number:012}") for member in some]
+        record = Heartbeats.of(heartbeats, request_id=f"batch-{number}", reply_to=heartbeats[0].reply_to)
+        return [("", encode_request(record))]
+
+    def _counted(self, partition: int, records: bytes) -> int:
+        answered = 0
+        batches = MemoryRecords(records)
+        while (batch := batches.next_batch()) is not None:
+            for record in batch:
+                answer = decode_answer(record.value)
+                assert isinstance(answer, HeartbeatsAnswer), f"not the answer to many heartbeats: {answer}"
+                answered += len(answer.codes)
+                self.errors += len(answer.codes) - answer.codes.count(0)
+                self._offsets[partition] = record.offset + 1
+        return answered
+
+
 def _batches(shards: Sequence[Sequence[Member]]) -> Iterator[tuple[int, Sequence[Member]]]:
     """Yield the members in batches, shard after shard."""
     mixed = [random.Random(1).sample(some, len(some)) for some in shards]
@@ -133,11 +172,10 @@ def _batches(shards: Sequence[Sequence[Member]]) -> Iterator[tuple[int, Sequence
     return ((shard, some[i::rounds]) for i in range(rounds) for shard, some in enumerate(mixed) if some[i::rounds])
 
 
-def _produce(topic: str, shard: int, some: Sequence[Member]) -> ProduceRequest:
+def _produce(topic: str, shard: int, values: Sequence[tuple[str, bytes]]) -> ProduceRequest:
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, FETCH_PARTITION_BYTES_MAX)
-    for i, member in enumerate(some):
-        value = encode_request(member.heartbeat(f"{member.number:012}"))
-        builder.append(i, 0, member.group_id.encode(), value, [])  # the broker's clock sets the timestamp
+    for i, (key, value) in enumerate(values):
+        builder.append(i, 0, key.encode(), value, [])  # the broker's clock sets the timestamp
     data = ProduceRequest.TopicProduceData
     records = data.PartitionProduceData(index=shard, records=bytes(builder.build()))
     return ProduceRequest(

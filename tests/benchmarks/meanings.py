@@ -341,6 +341,9 @@ MEANINGS: Mapping[str, Meaning] = {
     "heartbeats_ratio": Meaning("heartbeats a second: ours to Kafka's own coordinator, same cores", goal_min=1.5),
     "heartbeats_ours_max_per_s": Meaning("heartbeats a second that ours answers, over the length of the run"),
     "heartbeats_kafka_max_per_s": Meaning("heartbeats a second that Kafka's own answers, over 200 connections"),
+    "heartbeats_together_max_per_s": Meaning("heartbeats a second that ours answers in records of many"),
+    "heartbeats_together_ratio": Meaning("... to Kafka's own coordinator"),
+    "heartbeats_together_errors": Meaning("... responses with an error", goal_max=0),
     **{
         f"capacity_{whose}_{name}": meaning
         for whose in ("ours", "kafka")

@@ -148,6 +148,16 @@ class Served(NamedTuple):
     prepare: Callable[["Preparing", Any, float], Awaitable[Any]] | None = None
     has_large_response: bool = False
 
+    @property
+    def is_always_ready(self) -> bool:
+        """Whether a message needs no facts about topics, and nothing is written before its exchange."""
+        return (
+            self.topics_named is no_named_topics
+            and self.topic_ids is no_topic_ids
+            and self.subscription is no_subscription
+            and self.prepare is None
+        )
+
 
 def may(asker: Asker, group_id: str, actions: Iterable[tuple[Operation, Resource, str]]) -> Question:
     """Return a request for the client's rights. Names that are too long for any resource are shortened to the

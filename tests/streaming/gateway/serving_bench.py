@@ -39,6 +39,7 @@ class ServingBench(FlowBench):
     def ask(self, message: Any) -> Slot:
         slot = self.slot(message.API_KEY, message.version)
         self._serving.serve(slot, frame_of(message, message.version))
+        self.flow.bound()
         return slot
 
     def read_response(self, kind: Any, version: int) -> Any:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from streaming.gateway.limits import IN_FLIGHT_MAX
 from streaming.gateway.work import Work
 from tests.streaming.gateway.parts import FlowBench, turn
 
@@ -27,6 +28,17 @@ def test_requests_wait_for_a_task_that_runs_alone():
         done.set()
         await turn()
         assert (bench.owner.calls, bench.flow.is_paused, then) == (["stop", "take"], False, ["then"])
+
+    asyncio.run(scenario())
+
+
+def test_no_requests_are_read_after_a_task_that_brings_too_many_questions():
+    async def scenario() -> None:
+        bench = FlowBench()
+        too_many = map(str, range(IN_FLIGHT_MAX))
+        Work(bench.flow).begin_alone(nothing(), lambda _: bench.flow.questions.update(too_many))
+        await turn()
+        assert (bench.owner.calls, bench.flow.is_paused) == (["stop"], True)
 
     asyncio.run(scenario())
 
