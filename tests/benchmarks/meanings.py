@@ -342,7 +342,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "heartbeats_ours_max_per_s": Meaning("heartbeats a second that ours answers, over the length of the run"),
     "heartbeats_kafka_max_per_s": Meaning("heartbeats a second that Kafka's own answers, over 200 connections"),
     "heartbeats_together_max_per_s": Meaning("heartbeats a second that ours answers in records of many"),
-    "heartbeats_together_ratio": Meaning("... to Kafka's own coordinator"),
+    "heartbeats_together_ratio": Meaning("... to Kafka's own coordinator", goal_min=1.5),
     "heartbeats_together_errors": Meaning("... responses with an error", goal_max=0),
     **{
         f"capacity_{whose}_{name}": meaning
