@@ -47,7 +47,7 @@ def run(load: Load, pipe: Connection) -> None:
 
 
 def run_together(load: Load, pipe: Connection) -> None:
-    """Do the same with records of many heartbeats, as a gateway sends them and a process with many members of ours."""
+    """Send the heartbeats in records of many, as a gateway does, and a process with many members of our client."""
     _run(CrowdTogether, load, pipe)
 
 
