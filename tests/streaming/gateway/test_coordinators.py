@@ -302,14 +302,19 @@ def test_a_request_for_a_shard_goes_to_the_coordinator_that_it_names_with_a_mail
     assert [each.request_id for each in answers] == ["own", "B"]
 
 
-def test_heartbeats_are_gathered_for_the_coordinator_of_their_group(world: World) -> None:
+@pytest.mark.parametrize("is_prompt", [False, True])
+def test_heartbeats_are_gathered_for_the_coordinator_of_their_group(world: World, is_prompt: bool) -> None:
     world.send()
     world.answer("A", to=("B", 7))
     world.answer("B")
     codes: list[int] = []
+    world.askings["B"].await_turns()
+    gathering = world.gateway.gathering
     for name in ("m1", "m2"):
         fields = {"request_id": name, "reply_to": world.mailbox, "group_id": "g", "member_id": name}
-        world.gateway.gathering.add(Heartbeat(**fields, generation_id=1), lambda answer, _: codes.append(answer.code))
+        add = gathering.add_prompt if is_prompt else gathering.add
+        add(Heartbeat(**fields, generation_id=1), lambda answer, _: codes.append(answer.code))
+    gathering.send_prompt()
     world.askings["B"].tick()
     record = world.sent("B")[-1]
     assert isinstance(record, Heartbeats)
