@@ -6,6 +6,7 @@ import random
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -50,8 +51,11 @@ def test_health_has_the_role_and_a_stopped_driver_passes_the_lease_on(run_servic
     ports = free_port(), free_port()
 
     def role(port: int) -> tuple[int, str]:
-        with urlopen(f"http://127.0.0.1:{port}/readyz") as response:
-            return response.status, json.load(response)["role"]
+        try:
+            with urlopen(f"http://127.0.0.1:{port}/readyz") as response:
+                return response.status, json.load(response)["role"]
+        except HTTPError as error:  # before the first answer of the brokers to the driver in its new role
+            return error.code, ""
 
     active = run_service("handover", stand_by=True, health_port=ports[0])
     active.await_ready()
@@ -65,7 +69,7 @@ def test_health_has_the_role_and_a_stopped_driver_passes_the_lease_on(run_servic
         ana, generation = asker.alone()
         assert active.stop() == Exit.DONE
         other.await_ready()
-        assert role(ports[1]) == (200, "active")
+        wait_until(lambda: role(ports[1]) == (200, "active"), account=lambda: other.log)
         assert asker.heartbeat(generation, ana).error == "NONE"
 
 
