@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-busy test-all simulate nightly chaos soak bench cluster-test mutants pictures docs docs-tables format clean
+.PHONY: run test test-busy test-all test-newest test-lowest simulate nightly chaos soak bench cluster-test mutants pictures docs docs-tables format clean
 
 run: $(READY)  ## the whole product on this machine, with a demo, until Ctrl-C
 	@$(BIN)/coordinator up --observe
@@ -38,16 +38,20 @@ nightly: $(READY)  ## what takes too long for every change: whole matrices, long
 	@$(BIN)/python -m pytest -m nightly $(SPREAD) --durations 10
 	@NIGHTLY=1 $(BIN)/python -m pytest tests/coordinator/test_group_machine.py tests/simulation
 
+test-newest test-lowest: $(READY)  ## all tests with the newest (lowest) packages that pyproject.toml allows, on each Python here; PART=quick: those without a broker
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,versions]'
+	@$(BIN)/python -m tests.versions $(@:test-%=%) $(addprefix --,$(PART)) --tally docs/tallies/versions.json
+
 bench: $(READY)  ## every figure of docs/figures.md, measured on this machine
 	@$(BIN)/python -m tests.benchmarks $(BENCH)
 
 chaos: $(READY)  ## kill, pause and restart everything for MINUTES=20 while members consume; SEED=... repeats a plan
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),20) $(if $(filter command environment,$(firstword $(origin SEED))),--seed $(SEED))
 
-SOAK = $(BIN)/python -m $(if $(filter kills takeovers moves,$(KIND)),tests.chaos --$(KIND) 1000,tests.power $(KIND))
+SOAK = $(BIN)/python -m $(if $(filter kills takeovers moves brokers,$(KIND)),tests.chaos --$(KIND) 1000,tests.power $(KIND))
 
-soak: $(READY)  ## MINUTES=25 of losses of power, turned bits, kill -9, take-overs or moves, added to a tally: make soak KIND=power|bits|kills|takeovers|moves
-	@$(if $(filter power bits kills takeovers moves,$(KIND)),,echo "Name what: make soak KIND=power, bits, kills, takeovers or moves"; exit 2)
+soak: $(READY)  ## MINUTES=25 of losses of power, turned bits, kill -9, take-overs, moves or faults of brokers, added to a tally: make soak KIND=power|bits|kills|takeovers|moves|brokers
+	@$(if $(filter power bits kills takeovers moves brokers,$(KIND)),,echo "Name what: make soak KIND=power, bits, kills, takeovers, moves or brokers"; exit 2)
 	@$(SOAK) --minutes $(or $(MINUTES),25) --tally docs/tallies/$(KIND).json
 
 cluster-test: $(READY)  ## a standalone cluster whose executor, worker and driver are killed; then heartbeats/s on 1 and 2

@@ -1,6 +1,6 @@
-"""The list of a shard's groups, and a rebalance at an operator's request.
+"""The list of a shard's groups, a rebalance and a stop at an operator's request.
 
-Source: Kafka's GroupMetadataManager.listGroups and KIP-518, KIP-848 for its filters. `rebalance_group` is our own.
+Source: Kafka's GroupMetadataManager.listGroups and KIP-518, KIP-848 for its filters. The others are our own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,10 +9,17 @@ from string import ascii_lowercase, ascii_uppercase
 from coordinator.context import Context
 from coordinator.events import Blame
 from coordinator.group import Group
-from coordinator.outputs import ListedGroup, ListGroupsAnswer, Output, RebalanceGroupAnswer, Reply
+from coordinator.outputs import (
+    ListedGroup,
+    ListGroupsAnswer,
+    Output,
+    RebalanceGroupAnswer,
+    Reply,
+    StopCoordinatorAnswer,
+)
 from coordinator.phases import GroupType, Phase
 from coordinator.rebalance import prepare
-from coordinator.requests import ListGroups, RebalanceGroup
+from coordinator.requests import ListGroups, RebalanceGroup, StopCoordinator
 
 _BLANKS = "".join(map(chr, range(0x21)))
 """The characters that Java's `String.trim` removes."""
@@ -50,4 +57,10 @@ def rebalance(group: Group, request: RebalanceGroup, context: Context) -> Iterat
         behind = Blame("operator", "", request.client_id, request.client_host, request.reason)
         yield from prepare(group, behind, context.now_ms, context.config)
     answer = RebalanceGroupAnswer(request_id=request.request_id, state=group.phase, generation_id=group.generation_id)
+    yield Reply(request.reply_to, answer)
+
+
+def stop(_: object, request: StopCoordinator, context: Context) -> Iterator[Output]:
+    """Reply with the place of the request. Nothing of the shard changes: its driver stops after the batch."""
+    answer = StopCoordinatorAnswer(request_id=request.request_id, partition=context.partition, offset=context.offset)
     yield Reply(request.reply_to, answer)

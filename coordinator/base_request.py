@@ -13,6 +13,10 @@ Reason = Annotated[str, Meta(max_length=limits.REASON_CHARS_MAX)]
 TopicId = Annotated[str, Meta(max_length=22, pattern=r"^[A-Za-z0-9_-]{21}[AQgw]$")]
 """The 16 bytes of a topic id in URL-safe base64 without padding, as Kafka prints them."""
 
+NO_TOPIC = "A" * 22
+"""The id that no topic has: 16 zero bytes (Kafka's `Uuid.ZERO_UUID`). In a fetch it stands for a topic that does not
+exist. An offset has it if no topic had its topic's name."""
+
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 

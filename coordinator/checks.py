@@ -33,6 +33,8 @@ from coordinator.requests import (
 OwnCheck = Callable[[Any, Config], ErrorCode]
 VitalCheck = Callable[[Vitals, Any], ErrorCode]
 GroupCheck = Callable[[Group, Any, Config], ErrorCode]
+AnyCheck = Callable[[Any, Any, Config], ErrorCode]
+"""A check of a group of either protocol."""
 
 # -- of the request ----------------------------------------------------------------------------------------------------
 
@@ -196,12 +198,12 @@ def of_vitals(*checks: VitalCheck) -> tuple[GroupCheck, ...]:
     return tuple(map(of_group, checks))
 
 
-def unless(is_exempt: Callable[[Group, Any], bool], *checks: GroupCheck) -> tuple[GroupCheck, ...]:
+def unless(is_exempt: Callable[[Any, Any], bool], *checks: AnyCheck) -> tuple[AnyCheck, ...]:
     """Return checks with an exception: a request for which `is_exempt` returns True passes each of them."""
 
-    def with_exception(check: GroupCheck) -> GroupCheck:
+    def with_exception(check: AnyCheck) -> AnyCheck:
         @wraps(check)
-        def checked(group: Group, request: Any, config: Config) -> ErrorCode:
+        def checked(group: Any, request: Any, config: Config) -> ErrorCode:
             return ErrorCode.NONE if is_exempt(group, request) else check(group, request, config)
 
         return checked

@@ -26,11 +26,13 @@ class Clock(Struct, array_like=True, frozen=True):
         batch_ms: The time of the latest batch.
         read_ms: The time up to which the log has been read.
         ahead_ms: How far the driver's clock is ahead of the log's, by the latest wake record; not below 0.
+        last_ms: The time of the last record that was read, as the log has it; 0 if older code wrote the state.
     """
 
     batch_ms: int = 0
     read_ms: int = 0
     ahead_ms: int = 0
+    last_ms: int = 0
 
 
 class Times(NamedTuple):
@@ -87,4 +89,4 @@ def tell(clock: Clock, log: Sequence[Received], batch_ms: int, slack_ms: int) ->
         horizon_ms=read_ms - slack_ms,
         horizon_now_ms=base_ms - slack_ms,
     )
-    return Clock(batch_ms, read_ms, ahead_ms), times
+    return Clock(batch_ms, read_ms, ahead_ms, clock.last_ms if latest is None else latest.at_ms), times

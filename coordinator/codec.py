@@ -6,7 +6,8 @@
                               {id of a removed group: [until when the entry is kept, last generation,
                                                        last fencing token]},
                               access rules: [when they were made, [rules]], deflated; empty if none were set,
-                              [time of the latest batch, time up to which the log is read, driver's clock ahead of it],
+                              [time of the latest batch, time up to which the log is read, driver's clock ahead of it,
+                               time of the last record that was read],
                               [how much of the allowance for listings is used up, the time of that count],
                               place before which all transactions have ended,
                               {id of a group with pending commits: the lowest place of one},
@@ -27,6 +28,8 @@ inflate them.
 Policies, and what they have done in a group, are at the ends of their arrays. They are left out where there are none:
 then the bytes are those of the sixth version. Moves are left out where there are none: then the bytes, and the version
 before them, are those of the seventh version. Slots are left out where none has moved.
+
+The time of the last record came later than its version: older code passes over the last element of an array.
 
 The newest code reads every older version. Version 1 had no entries for removed groups. Version 2 wrote ids into the
 vitals. Version 3 had no access rules. Version 4 had no times and no fencing tokens. Version 5 had no groups of the
@@ -94,7 +97,7 @@ class Kept(Struct, array_like=True, frozen=True):
     It has the groups, the removed groups (the oldest first), the access rules, the clock, the allowance for listings,
     the place before which all transactions have ended, the groups with pending commits, each with the lowest place, the
     id of the topic that the places belong to, the policies, the moves, the moves of slots, and the names that are
-    drained before they move; None if nothing has moved.
+    drained before they move; None if nothing has moved. Last, by producer id, the first places of open transactions.
     """
 
     groups: dict[str, Stored] = {}
@@ -109,6 +112,7 @@ class Kept(Struct, array_like=True, frozen=True):
     moves: Moves | None = None
     slots: SlotMoves | None = None
     draining: dict[str, Draining] | None = None
+    open_transactions: dict[int, int] = {}
 
 
 class _Typed(Struct, array_like=True):
@@ -135,8 +139,8 @@ _policies_decoder = msgspec.msgpack.Decoder(Policies)
 
 def encode_shard(kept: Kept) -> bytes:
     """Encode the whole state of a shard."""
-    *values, policies, moves, slots, draining = msgspec.structs.astuple(kept)
-    optional = [policies, moves, slots, draining]
+    *values, policies, moves, slots, draining, open_transactions = msgspec.structs.astuple(kept)
+    optional = [policies, moves, slots, draining, open_transactions]
     while optional and not optional[-1]:
         optional.pop()
     version = VERSION_WITHOUT_MOVES if len(optional) < 2 else VERSION

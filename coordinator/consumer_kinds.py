@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from coordinator import offsets, republishing, transactions
+from coordinator import offset_topics, offsets, republishing, transactions
 from coordinator.checks import is_empty
 from coordinator.consumer import administration, classics, describe, heartbeats
 from coordinator.consumer.checks import GROUP_CHECKS, tells_of_few_matches, tells_of_few_partitions
@@ -26,6 +26,7 @@ from coordinator.requests import (
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
+    OffsetTopics,
     RebalanceGroup,
     RepublishGroup,
     SyncGroup,
@@ -94,4 +95,5 @@ CONSUMER_KINDS: dict[type[Struct], Kind] = {
     RebalanceGroup: _row(RebalanceGroup, administration.rebalance),
     ExpelMember: _row(ExpelMember, administration.expel, administration.names_a_member),
     RepublishGroup: _row(RepublishGroup, republishing.republish),
+    OffsetTopics: _row(OffsetTopics, offset_topics.report),
 }

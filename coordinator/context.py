@@ -1,5 +1,7 @@
 """The data that a handler may use besides the group and the request: time, place and settings."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from coordinator.config import Config
@@ -16,7 +18,8 @@ class Context(Struct, frozen=True):
         secret: The secret from which member ids are derived.
         absent_ms: The time of a tombstone, if the group does not exist: after the end of a removed group with the same
             id, and not after the time of any later request.
-        settled_before: The place in the transactions topic before which all transactions have ended.
+        settled_before: The place in the transactions topic before which all transactions have ended but the open ones.
+        open_transactions: By producer id, the first place of each of these.
     """
 
     now_ms: int
@@ -26,3 +29,4 @@ class Context(Struct, frozen=True):
     secret: bytes
     absent_ms: int = 0
     settled_before: int = 0
+    open_transactions: Mapping[int, int] = {}

@@ -122,9 +122,9 @@ def downgrade(
     Its members rebalance if the target assignment is out of date.
 
     Args:
-        has_lost_consumer: The removal of the last member of the consumer protocol has just raised the group epoch. The
-            generation is the epoch before, so that the members keep their generation, and the responses to their
-            heartbeats ask them to rejoin.
+        has_lost_consumer: The end of the last member of the consumer protocol, or its replacement by a classic process
+            with other topics, has just raised the group epoch. The generation is the epoch before, so that the members
+            keep their generation, and the responses to their heartbeats ask them to rejoin.
     """
     is_stale = group.vitals.assignment_epoch < group.vitals.group_epoch
     group.vitals.group_epoch -= has_lost_consumer

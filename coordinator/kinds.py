@@ -25,6 +25,7 @@ from coordinator import (
     kept_policies,
     leaving,
     membership,
+    offset_topics,
     offsets,
     refusals,
     republishing,
@@ -72,6 +73,7 @@ from coordinator.outputs import (
     OffsetCommitAnswer,
     OffsetDeleteAnswer,
     OffsetFetchAnswer,
+    OffsetTopicsAnswer,
     RebalanceGroupAnswer,
     ReleaseGroupAnswer,
     ReleaseSlotsAnswer,
@@ -79,6 +81,7 @@ from coordinator.outputs import (
     SetAccessAnswer,
     SetPoliciesAnswer,
     SettleTransactionsAnswer,
+    StopCoordinatorAnswer,
     SyncGroupAnswer,
     TakeBackAnswer,
     TxnOffsetCommitAnswer,
@@ -97,11 +100,13 @@ from coordinator.requests import (
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
+    OffsetTopics,
     RebalanceGroup,
     RepublishGroup,
     SetAccess,
     SetPolicies,
     SettleTransactions,
+    StopCoordinator,
     SyncGroup,
     TxnOffsetCommit,
 )
@@ -284,6 +289,11 @@ KINDS: dict[type[Struct], Kind] = {
         republishing.republish,
         right=ALTER_CLUSTER._replace(holder=guard.COORDINATOR),
     ),
+    OffsetTopics: Kind(
+        OffsetTopicsAnswer,
+        offset_topics.report,
+        right=ALTER_CLUSTER._replace(holder=guard.COORDINATOR),
+    ),
     # -- access rules --------------------------------------------------------------------------------------------------
     SetAccess: Kind(
         SetAccessAnswer,
@@ -314,6 +324,13 @@ KINDS: dict[type[Struct], Kind] = {
         kept_policies.describe_policies,
         subject=Subject.POLICIES,
         right=DESCRIBE_CLUSTER,
+    ),
+    # -- the coordinator itself ----------------------------------------------------------------------------------------
+    StopCoordinator: Kind(
+        StopCoordinatorAnswer,
+        administration.stop,
+        subject=Subject.RULES,  # as a check of rights: the driver does the rest
+        right=ALTER_CLUSTER,
     ),
     # -- moves between coordinators ------------------------------------------------------------------------------------
     ReleaseGroup: Kind(

@@ -85,8 +85,12 @@ producers retry. An open transaction ends by itself after its timeout, 15 minute
 PLACE_MAX = 2**62 - 1
 """The offset of a record in the transactions topic: far beyond any, and so far below 2^63 that a report can pass it."""
 
-SETTLED_COMMITS_MAX = 1_000
-"""Committed transactions that one report may name."""
+ENDED_TRANSACTIONS_MAX = 1_000
+"""Ended transactions that one report may name."""
+
+OPEN_TRANSACTIONS_MAX = 1_000
+"""Open transactions of one shard that a report may name, and that a shard keeps. Those that begin beyond them hold back
+what comes after them, until one of the others ends."""
 
 SETTLED_BYTES_MAX = 8 * 2**20
 """Output for one report of ended transactions. The commits beyond it stay pending, until the driver reports them again.

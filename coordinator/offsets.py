@@ -229,7 +229,7 @@ def _stable_offsets(group: AnyGroup) -> Iterable[tuple[str, int, Offset]]:
 def offsets_due(group: AnyGroup, now_ms: int, config: Config) -> Iterator[Output]:
     """Delete the expired offsets. Delete an Empty group if its last offset expires, or after its retention time."""
     expired = [(t, p) for t, p, o in _stable_offsets(group) if expiry_ms(group, t, o, config) <= now_ms]
-    yield from _drop(group, expired, now_ms)
+    yield from drop(group, expired, now_ms)
     if expired:
         yield event(OffsetsExpired, group, now_ms, partitions=tuple(expired))
     is_unused = group.phase is Phase.EMPTY and not group.offsets and not group.pending_commits
@@ -243,7 +243,8 @@ def _is_empty_for_long(group: AnyGroup, now_ms: int, config: Config) -> bool:
     return now_ms >= group.since_ms + config.empty_group_retention_ms
 
 
-def _drop(group: AnyGroup, places: list[tuple[str, int]], now_ms: int) -> Iterator[Output]:
+def drop(group: AnyGroup, places: list[tuple[str, int]], now_ms: int) -> Iterator[Output]:
+    """Remove committed offsets, and yield their tombstones."""
     for topic, partition in places:
         group.forget_offset(topic, partition)
         key = ("offset", group.group_id, topic, partition)
@@ -273,7 +274,7 @@ def delete(group: AnyGroup, request: OffsetDelete, context: Context) -> Iterator
             group.replace_pending(topic, partition)
         if error is ErrorCode.NONE and partition in group.offsets.get(topic, {}):
             gone.append((topic, partition))
-            yield from _drop(group, [(topic, partition)], now_ms)
+            yield from drop(group, [(topic, partition)], now_ms)
         ended.append(DeletedPartition(topic, partition, error.name, error.number))
     if gone:
         yield event(OffsetsDeleted, group, now_ms, partitions=tuple(gone))
@@ -284,6 +285,6 @@ def delete(group: AnyGroup, request: OffsetDelete, context: Context) -> Iterator
 def delete_group(group: AnyGroup, request: DeleteGroup, context: Context) -> Iterator[Output]:
     """Delete a group without members, and its offsets."""
     now_ms = context.now_ms
-    yield from _drop(group, [(topic, partition) for topic, partition, _ in group.all_offsets()], now_ms)
+    yield from drop(group, [(topic, partition) for topic, partition, _ in group.all_offsets()], now_ms)
     yield from _forget(group, "deleted on request", now_ms)
     yield Reply(request.reply_to, DeleteGroupAnswer(request_id=request.request_id))

@@ -27,6 +27,9 @@ from coordinator.move_requests import (
 )
 from coordinator.policies import Entries
 
+Place = Annotated[int, Meta(ge=0, le=limits.PLACE_MAX)]
+"""The offset of a record in the transactions topic."""
+
 
 class Protocol(Struct, frozen=True, forbid_unknown_fields=True):
     """One assignor that a member offers, with the member's subscription in that assignor's format."""
@@ -123,13 +126,35 @@ class TxnOffsetCommit(BaseRequest, frozen=True, kw_only=True, tag="txn_offset_co
         generation_id: For a member of the consumer protocol, its member epoch.
     """
 
-    place: Annotated[int, Meta(ge=0, le=limits.PLACE_MAX)]
+    place: Place
     producer_id: Int64
     producer_epoch: Int32
     generation_id: Int32 = -1
     member_id: Id = ""
     group_instance_id: Id | None = None
     offsets: Annotated[tuple[OffsetToCommit, ...], Meta(max_length=limits.PARTITIONS_PER_REQUEST_MAX)]
+
+
+class EndedTransaction(Struct, frozen=True, forbid_unknown_fields=True):
+    """A transaction with records in the transactions topic that the brokers have ended.
+
+    Args:
+        first: The offset of its first record.
+        end: The offset of the control record that ended it: it has the records of its producer between the two.
+        is_committed: Whether it was committed, and not aborted.
+    """
+
+    producer_id: Int64
+    first: Place
+    end: Place
+    is_committed: bool = False
+
+
+class OpenTransaction(Struct, frozen=True, forbid_unknown_fields=True):
+    """A transaction that has not ended. It has all records of its producer from the offset `first` on."""
+
+    producer_id: Int64
+    first: Place
 
 
 class SettleTransactions(BaseRequest, frozen=True, kw_only=True, tag="settle_transactions"):
@@ -142,15 +167,17 @@ class SettleTransactions(BaseRequest, frozen=True, kw_only=True, tag="settle_tra
             ends of their transactions are lost.
         settled_from: The offset of the shard's partition at which the report begins: the `settled_before` of the last
             answer. A report that begins later than the reports before it ended is not believed.
-        settled_before: All transactions with a record before this offset have ended.
-        committed: The offsets between the two that belong to committed transactions. The others are aborted.
+        settled_before: The offset before which the report knows each record and its transaction.
+        ended: The transactions that ended between the two.
+        open: The transactions that began before `settled_before` and had not ended there.
     """
 
     group_id: str = ""
     topic_id: Id
     settled_from: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     settled_before: Annotated[int, Meta(ge=0, le=2**63 - 1)]
-    committed: Annotated[tuple[Int64, ...], Meta(max_length=limits.SETTLED_COMMITS_MAX)] = ()
+    ended: Annotated[tuple[EndedTransaction, ...], Meta(max_length=limits.ENDED_TRANSACTIONS_MAX)] = ()
+    open: Annotated[tuple[OpenTransaction, ...], Meta(max_length=limits.OPEN_TRANSACTIONS_MAX)] = ()
 
 
 class OffsetCommit(BaseRequest, frozen=True, kw_only=True, tag="offset_commit"):
@@ -249,6 +276,30 @@ class RepublishGroup(BaseRequest, frozen=True, kw_only=True, tag="republish_grou
     offsets: Annotated[tuple[TopicPartition, ...], Meta(max_length=limits.REPUBLISHED_OFFSETS_MAX)] = ()
 
 
+class OffsetTopic(Struct, frozen=True, forbid_unknown_fields=True):
+    """What has become of the topic of some offsets.
+
+    Args:
+        topic_id: The id that these offsets have; null for offsets without one.
+        current_id: The id of the topic that has the name now; null if no topic has it.
+        committed_ms: Only offsets that were committed up to this time of their group, Unix milliseconds.
+    """
+
+    topic: Name
+    topic_id: TopicId | None
+    current_id: TopicId | None
+    committed_ms: Int64
+
+
+class OffsetTopics(BaseRequest, frozen=True, kw_only=True, tag="offset_topics"):
+    """Report topics of a group's offsets that were deleted or made anew, or whose id the offsets lack.
+
+    The coordinator sends it itself, after it has asked the brokers about the topics of its groups' offsets.
+    """
+
+    topics: Annotated[tuple[OffsetTopic, ...], Meta(max_length=limits.SUBSCRIBED_NAMES_MAX)]
+
+
 class ExpelMember(BaseRequest, frozen=True, kw_only=True, tag="expel_member"):
     """Remove a member as if it had left, at an operator's request.
 
@@ -313,6 +364,20 @@ class DescribePolicies(BaseRequest, frozen=True, kw_only=True, tag="describe_pol
     group_id: str = ""
 
 
+class StopCoordinator(BaseRequest, frozen=True, kw_only=True, tag="stop_coordinator"):
+    """Request that the drivers of the coordinator stop. Any shard answers.
+
+    The shard only checks the right: its driver stops after the batch.
+
+    Args:
+        log_end_offset: The end of this partition before the request was sent. A driver that has started since goes on,
+            also if the record is a copy.
+    """
+
+    group_id: str = ""
+    log_end_offset: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
 Request = (
     JoinGroup
     | SyncGroup
@@ -329,12 +394,14 @@ Request = (
     | DeleteGroup
     | RebalanceGroup
     | RepublishGroup
+    | OffsetTopics
     | ExpelMember
     | SetAccess
     | DescribeAccess
     | CheckAccess
     | SetPolicies
     | DescribePolicies
+    | StopCoordinator
     | ConsumerGroupHeartbeat
     | GroupTopics
     | ConsumerGroupDescribe
@@ -361,9 +428,12 @@ class Wake(Struct, frozen=True, tag="wake", tag_field="kind", forbid_unknown_fie
 
     Args:
         sent_ms: The time of the driver's clock when it was sent, Unix milliseconds; None if the sender did not set it.
+        stopped: The offset in this partition of the `stop_coordinator` request after which the driver has stopped; None
+            in every other record.
     """
 
     sent_ms: Annotated[int, Meta(ge=0, le=limits.TIME_MS_MAX)] | None = None
+    stopped: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
 
 
 class Received(Struct, frozen=True):

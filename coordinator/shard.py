@@ -38,7 +38,7 @@ from coordinator.moving.kept_moves import KeptMoves
 from coordinator.moving.peers import received_from_peer
 from coordinator.outputs import Output, Reply
 from coordinator.refusals import reject
-from coordinator.requests import JoinGroup, Received, TxnOffsetCommit, Unreadable, Wake
+from coordinator.requests import Received, TxnOffsetCommit, Unreadable, Wake
 from coordinator.shard_bounds import ShardBounds, group_of
 from coordinator.transactions import Settling
 from coordinator.vitals_codec import decode_now_ms
@@ -158,8 +158,7 @@ class Shard(ShardBounds):
         yield from brought
         if kind.is_costly(group, request):
             group.allowance = group.allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
-        has_lost_consumer = group.generation_id > epoch and not isinstance(request, JoinGroup)
-        yield from self._conclude(group, has_lost_consumer=has_lost_consumer)
+        yield from self._conclude(group, has_lost_consumer=group.generation_id > epoch)
         yield from self._advance(group_id, at_ms, noticed_ms=at_ms)  # deadlines that the request itself has set
 
     def _group_for(self, kind: Kind, received: Received) -> Generator[Output, None, Group | ConsumerGroup | None]:
@@ -246,7 +245,7 @@ class Shard(ShardBounds):
     def _take_for_transactions(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a report of ended transactions, after the deadlines of the groups with their commits."""
         request: Any = received.request
-        settling = Settling(self._transactions_topic_id, self._settled_before)
+        settling = Settling(self._transactions_topic_id, self._settled_before, self._open_transactions)
         before = PLACE_END if settling.is_of_earlier_topic(request) else request.settled_before
         for group_id in self._groups.with_pending(before):
             yield from self._end_drain(group_id, received.at_ms)
@@ -256,6 +255,7 @@ class Shard(ShardBounds):
                 settling.groups.append(group)
         yield from self._handle(kind, settling, received, received.at_ms)
         self._settled_before, self._transactions_topic_id = settling.settled_before, settling.topic_id
+        self._open_transactions = settling.open
         for settled in settling.groups:
             at_ms = settled.vitals.now_ms
             yield from self._advance(settled.group_id, at_ms, noticed_ms=at_ms)
@@ -349,7 +349,8 @@ class Shard(ShardBounds):
         request: Any = received.request
         absent_ms = self._groups.not_before_ms(request.group_id) or self._times.floor_ms
         config, partition, offset = self._policies.config_of(request.group_id), self._partition, received.offset
-        return Context(at_ms, config, partition, offset, self._secret, absent_ms, self._settled_before)
+        settled = self._settled_before, self._open_transactions
+        return Context(at_ms, config, partition, offset, self._secret, absent_ms, *settled)
 
 
 _BY_SUBJECT: dict[Subject, Callable[[Shard, Kind, Received], Iterator[Output]]] = {

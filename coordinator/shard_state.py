@@ -1,5 +1,7 @@
 """The state of one shard: read from bytes, shown to the engine and to tools, and written as bytes again."""
 
+from collections.abc import Mapping
+
 from coordinator import codec
 from coordinator.budget import Budget
 from coordinator.clock import Times
@@ -47,6 +49,7 @@ class ShardState:
         rosters = Rosters() if rosters is None else rosters
         self._groups = GroupStore(kept.groups, kept.removed_groups, kept.pending, rosters)
         self._settled_before, self._transactions_topic_id = kept.settled_before, kept.transactions_topic_id
+        self._open_transactions: Mapping[int, int] = kept.open_transactions
         self._rules, self._policies = KeptRules(config, kept.access), KeptPolicies(config, kept.policies)
         has_moves = config.peers or kept.moves is not None or kept.slots is not None or kept.draining
         self._moves = self._kept_moves(kept.moves, kept.slots, kept.draining) if has_moves else None
@@ -92,8 +95,14 @@ class ShardState:
         return not (self._groups.stored or any(kept) or self.draining) and moves == (None, None)
 
     @property
+    def last_ms(self) -> int:
+        """The time of the last record that was read, as the log has it; 0 if the shard has read none, or if only older
+        code has read records."""
+        return self._clock.last_ms
+
+    @property
     def settled(self) -> tuple[str, int]:
-        """The id of the transactions topic, and the place in it before which all transactions are settled."""
+        """The id of the transactions topic, and the place in it before which all are settled but open transactions."""
         return self._transactions_topic_id, self._settled_before
 
     @property
@@ -144,5 +153,13 @@ class ShardState:
         places = self._settled_before, groups.pending, self._transactions_topic_id
         kept = groups.stored, groups.removed_groups, rules, self._clock, self._allowance
         return codec.encode_shard(
-            Kept(*kept, *places, self._policies.written, self._written_moves, self._written_slots, self.draining)
+            Kept(
+                *kept,
+                *places,
+                self._policies.written,
+                self._written_moves,
+                self._written_slots,
+                self.draining,
+                dict(self._open_transactions),
+            )
         )

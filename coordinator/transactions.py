@@ -3,22 +3,26 @@
 The brokers end a producer's transaction, and write its end only to partitions that belong to the transaction. So a
 gateway first writes a record of the commit to the transactions topic, as a part of the same transaction. The request
 has the offset of that record: the `place` of the commit. The brokers then write the end of the transaction into the
-same partition. The coordinator's driver reads it there, and reports with `SettleTransactions` which places were
-committed, and before which place all transactions have ended.
+same partition, as a control record of that producer. The coordinator's driver reads all of them, and reports with
+`SettleTransactions` which transactions have ended before an offset, how, and which ones are open there. So no open
+transaction holds back another.
 
     accepted    the offsets are pending under their place; a fetch of stable offsets is answered UNSTABLE_OFFSET_COMMIT
     committed   its offsets are stored, but for partitions with a later commit
-    aborted     a place that has ended and was not committed: its offsets are dropped
+    aborted     its offsets are dropped
 
 A request may come after the report about its place, if its sender has stalled. The coordinator refuses it: its producer
-has ended the transaction without a response to this request, or was fenced.
+has ended the transaction without a response to this request, or was fenced. To know this, a shard keeps the offset
+before which all is reported, and the transactions that are open there.
 
 Source: Kafka's OffsetMetadataManager (pendingTransactionalOffsets, replayEndTransactionMarker) and
 GroupCoordinatorService.commitTransactionalOffsets.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
+from typing import NamedTuple
 
 from msgspec import Struct, structs
 
@@ -26,7 +30,7 @@ from coordinator.budget import size_of
 from coordinator.config import Config
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
-from coordinator.group_parts import AnyGroup, Offset, PendingCommit
+from coordinator.group_parts import PLACE_END, AnyGroup, Offset, PendingCommit
 from coordinator.limits import PENDING_OFFSETS_MAX, SETTLED_BYTES_MAX
 from coordinator.offsets import error_of, publish_offset, store_offset
 from coordinator.outputs import (
@@ -41,16 +45,32 @@ from coordinator.refusals import every_commit, refusal
 from coordinator.requests import SettleTransactions, TxnOffsetCommit
 
 
+class Ending(NamedTuple):
+    """A pending commit whose transaction has ended.
+
+    Args:
+        end: The offset of the end of its transaction.
+    """
+
+    end: int
+    place: int
+    producer_id: int
+    is_committed: bool
+    group: AnyGroup
+
+
 class Settling(Struct):
-    """The subject of a report: the groups with pending commits of ended transactions, and all that have ended.
+    """The subject of a report: the groups with pending commits, and which transactions have ended.
 
     Args:
         topic_id: The id of the transactions topic that the places belong to; "" before the first report.
-        settled_before: The place before which all transactions have ended.
+        settled_before: The place before which all transactions have ended, but for those in `open`.
+        open: By producer id, the first place of its open transaction.
     """
 
     topic_id: str
     settled_before: int
+    open: Mapping[int, int]
     groups: list[AnyGroup] = []
 
     def is_of_earlier_topic(self, report: SettleTransactions) -> bool:
@@ -61,11 +81,38 @@ class Settling(Struct):
         """Return whether a report begins where the reports so far end, or before. An earlier one is missing if not."""
         return report.settled_from <= self.settled_before
 
-    def ended(self, report: SettleTransactions) -> list[tuple[int, AnyGroup]]:
-        """Return the places of a report that are pending, each with its group, in the order of the places."""
-        places = range(report.settled_from, report.settled_before)
-        ended = [(place, group) for group in self.groups for place in group.pending_commits if place in places]
-        return sorted(ended, key=itemgetter(0))
+    def endings(self, report: SettleTransactions) -> list[Ending]:
+        """Return the pending commits whose transactions have ended, in the order of their ends and places.
+
+        A place before `settled_before` whose transaction the report does not name was deleted at the brokers before a
+        driver read it: it counts as aborted.
+        """
+        ended, still = defaultdict(list), {each.producer_id: each.first for each in report.open}
+        for each in report.ended:
+            ended[each.producer_id].append(each)
+        found = []
+        for group in self.groups:
+            for place, commit in group.pending_commits.items():
+                producer_id = commit.producer_id
+                if place >= min(report.settled_before, still.get(producer_id, PLACE_END)):
+                    continue
+                its = next((each for each in ended[producer_id] if each.first <= place <= each.end), None)
+                end, is_committed = (place, False) if its is None else (its.end, its.is_committed)
+                found.append(Ending(end, place, producer_id, is_committed, group))
+        return sorted(found, key=itemgetter(0, 1))
+
+    def reach(self, report: SettleTransactions, left: Ending | None) -> None:
+        """Note how far a report was handled: as a whole, or up to the commit that is `left`."""
+        reached = report.settled_before if left is None else left.end
+        if reached < self.settled_before:
+            return
+        began = {each.producer_id: each.first for each in report.ended if each.first < reached <= each.end}
+        began |= {each.producer_id: each.first for each in report.open if each.first < reached}
+        if left is not None:
+            began[left.producer_id] = left.place
+        handled = self.open
+        self.open = {each: max(first, handled.get(each, 0)) for each, first in began.items()}
+        self.settled_before = reached
 
     def drop_all(self) -> int:
         """Drop all pending commits. Return their number."""
@@ -94,7 +141,7 @@ def names_no_member(request: TxnOffsetCommit) -> bool:
 
 def refuse_late(group: AnyGroup | None, request: TxnOffsetCommit, context: Context) -> Iterable[Output] | None:
     """Return the refusal of a commit whose transaction has ended: INVALID_PRODUCER_EPOCH. None for all others."""
-    if request.place >= context.settled_before:
+    if request.place >= min(context.settled_before, context.open_transactions.get(request.producer_id, PLACE_END)):
         return None
     error = ErrorCode.INVALID_PRODUCER_EPOCH
     why = "the transaction has ended already"
@@ -139,24 +186,24 @@ def settle(settling: Settling, request: SettleTransactions, context: Context) ->
     """
     stored = dropped = spent_bytes = 0
     if settling.is_of_earlier_topic(request):
-        dropped, settling.settled_before = settling.drop_all(), 0
+        dropped, settling.settled_before, settling.open = settling.drop_all(), 0, {}
     settling.topic_id = request.topic_id
     if settling.follows(request):
-        committed, reached = set(request.committed), request.settled_before
-        for place, group in settling.ended(request):
+        left = None
+        for ending in settling.endings(request):
             if spent_bytes > SETTLED_BYTES_MAX:
-                reached = place
+                left = ending
                 break
-            pending = group.drop_pending(place)
+            pending = ending.group.drop_pending(ending.place)
             assert pending is not None, "the places of a report were just read"
-            if place in committed:
+            if ending.is_committed:
                 stored += 1
-                for output in _store(group, place, pending):
+                for output in _store(ending.group, ending.place, pending):
                     spent_bytes += size_of(output)
                     yield output
             else:
                 dropped += 1
-        settling.settled_before = max(settling.settled_before, reached)
+        settling.reach(request, left)
     for group in settling.groups:
         group.look_at_offsets(group.vitals.now_ms)
     answer = SettleTransactionsAnswer(

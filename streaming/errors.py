@@ -17,6 +17,7 @@
     ├── KeptByKafka         Kafka's own coordinator keeps the group, so that a command cannot change it
     ├── BadReset            The options of a reset of offsets contradict each other, or one is missing
     ├── NoCheckpoint        The checkpoint does not exist, or holds no finished batch
+    ├── StoreUnavailable    The store of the checkpoint does not answer, or takes no writes
     ├── CheckpointMismatch  The checkpoint belongs to another query or to other settings
     ├── InUse               A coordinator runs on the checkpoint, or a command changes it
     ├── BadExport           The file is no complete export of groups, or it cannot be read or written
@@ -67,7 +68,6 @@
     │ streaming.observe.source
     ├── SourceLost          Records of the source may be missing, so that the checkpoint must not be used
     │ streaming.query.coordinator
-    ├── ConnectorMissing    Spark's Kafka connector is missing
     ├── QueryFailed         The query ended by itself; the text names the cause
     │ streaming.query.exporting
     ├── Unfinished          A batch of the checkpoint was planned and is not finished
@@ -79,8 +79,18 @@
     ├── LeaseLost           Another driver holds the lease now. The exit code allows another start, which stands by
     │ streaming.query.outdated
     ├── CheckpointOutdated  Another checkpoint was in use after this one
+    │ streaming.query.replaced
+    ├── RequestsReplaced    Handled requests are no longer in the request topic
     │ streaming.query.replan
     ├── NothingPlanned      The checkpoint has no planned batch that is not finished
+    │ streaming.query.session
+    ├── ConnectorMissing    Spark's Kafka connector is missing
+    ├── MasterMismatch      Spark runs on another master than the one that was asked for
+    ├── PackageInArchive    The package is in an archive, which Java cannot read, and spark-submit has not started Java
+    │ streaming.query.stores
+    ├── StoreRefused        The checkpoint is on a store on which two drivers could write one batch
+    │ streaming.query.user_config
+    ├── BadSparkSettings    A setting of Spark has a value that the coordinator cannot use, or its file cannot be read
     │ streaming.sizing.table
     ├── BadCosts            The file contains no valid costs, or it cannot be read
     │ streaming.trial.trying
@@ -203,6 +213,10 @@ class BadReset(UserError):
 
 class NoCheckpoint(UserError):
     """The checkpoint does not exist, or holds no finished batch."""
+
+
+class StoreUnavailable(UserError):
+    """The store of the checkpoint does not answer, or takes no writes."""
 
 
 class CheckpointMismatch(UserError):

@@ -2,7 +2,7 @@
 
     GET /healthz    200 while the process is alive; 503 when only a restart can help
     GET /readyz     200 while the process does its work; 503 with the reason, which may be temporary
-    GET /metrics    metrics, as Prometheus reads them
+    GET /metrics    metrics, as Prometheus reads them; one of them repeats what /readyz says
 
 The bodies of the first two are JSON with the reasons. Every client that reaches the port may connect. So a connection
 has a short time limit, and the number of connections is limited: a new one closes the oldest.
@@ -13,12 +13,15 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from typing import Any, Protocol, Self
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from streaming.errors import PortTaken
 
@@ -34,6 +37,10 @@ class Subject(Protocol):
     """A process whose health can be checked."""
 
     @property
+    def process(self) -> str:
+        """The name of this kind of process in metrics."""
+
+    @property
     def registry(self) -> CollectorRegistry:
         """The metrics of the process."""
 
@@ -45,6 +52,22 @@ class Subject(Protocol):
 
     def figures(self) -> dict[str, object]:
         """Return more fields for the JSON body."""
+
+
+class Readiness(Collector):
+    """The metric that says what /readyz says, collected when Prometheus asks."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+
+    def reasons(self) -> Sequence[str]:
+        """Return the reasons why the process does not do its work."""
+        return [*self._subject.unhealthy_reasons(), *self._subject.not_ready_reasons()]
+
+    def collect(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily("groupcoord_ready", "Whether /readyz says ready: 1 or 0.", labels=["process"])
+        family.add_metric([self._subject.process], float(not self.reasons()))
+        yield family
 
 
 class Listener(ThreadingHTTPServer):
@@ -61,7 +84,9 @@ class Listener(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, host: str, port: int, subject: Subject) -> None:
-        self.subject = subject
+        self.subject, self.readiness = subject, Readiness(subject)
+        self._ready_registry = CollectorRegistry()
+        self._ready_registry.register(self.readiness)
         self._since_s: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -82,6 +107,16 @@ class Listener(ThreadingHTTPServer):
         """Stop the server."""
         self.shutdown()
         self.server_close()
+
+    @property
+    def url(self) -> str:
+        """The server's address, with the name of this machine if it listens on all addresses."""
+        host = socket.gethostname() if ip_address(self.server_name).is_unspecified else self.server_name
+        return f"http://[{host}]:{self.server_port}" if ":" in host else f"http://{host}:{self.server_port}"
+
+    def metrics(self) -> bytes:
+        """Return all metrics in Prometheus's text format."""
+        return generate_latest(self.subject.registry) + generate_latest(self._ready_registry)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -139,14 +174,14 @@ class _Exchange(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Send the response. The base class refuses every other HTTP method."""
-        subject = self.server.subject
+        server = self.server
         match self.path.partition("?")[0]:
             case "/healthz":
-                self._send_reasons(subject.unhealthy_reasons())
+                self._send_reasons(server.subject.unhealthy_reasons())
             case "/readyz":
-                self._send_reasons([*subject.unhealthy_reasons(), *subject.not_ready_reasons()])
+                self._send_reasons(server.readiness.reasons())
             case "/metrics":
-                self._send(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(subject.registry))
+                self._send(HTTPStatus.OK, CONTENT_TYPE_LATEST, server.metrics())
             case _:
                 self.send_error(HTTPStatus.NOT_FOUND)
 

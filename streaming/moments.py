@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 
-AT_MS_MIN = -62_135_510_400_000
-"""The first day of the year 1 that every time zone can write."""
+AT_MS_MIN = -62_135_424_000_000
+"""The first day of the year 1 that every time zone can write, and read. Python 3.13 looks a day back for that."""
 
-AT_MS_MAX = 253_402_214_400_000
-"""The last day that every time zone can write in four digits of a year."""
+AT_MS_MAX = 253_402_128_000_000
+"""The last day that every time zone can write in four digits of a year, and read. Python 3.13 looks a day ahead."""
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 

@@ -8,7 +8,9 @@ INSTALLED_BY = {
     "chromium": "apt-get install chromium",
     "cc": "apt-get install gcc libc6-dev",
     "helm": "go install helm.sh/helm/v3/cmd/helm@v3.18.6",
+    "ip": "apt-get install iproute2",
     "javac": "apt-get install openjdk-17-jdk-headless",
+    "nsenter": "apt-get install util-linux",
     "node": "apt-get install nodejs",
     "systemd-analyze": "apt-get install systemd",
 }

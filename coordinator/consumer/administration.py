@@ -83,5 +83,7 @@ def rebalance(group: ConsumerGroup, request: RebalanceGroup, context: Context) -
 
 
 def describe_as_absent(group: ConsumerGroup, request: DescribeGroup, context: Context) -> Iterator[Output]:
-    """Reply as if the group did not exist: `consumer_group_describe` shows it."""
-    yield Reply(request.reply_to, DescribeGroupAnswer(request_id=request.request_id, group_id=request.group_id))
+    """Reply as if the group did not exist, with Kafka's sentence: `consumer_group_describe` shows the group."""
+    why = "Group " + request.group_id + " is not a classic group."
+    answer = DescribeGroupAnswer(request_id=request.request_id, group_id=request.group_id, error_message=why)
+    yield Reply(request.reply_to, answer)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import structs
 
+from coordinator.checks import unless
 from coordinator.config import Config
 from coordinator.consumer import planning, quarantines, topics
 from coordinator.consumer.checks import has_room_for, tells_of_few_partitions
@@ -45,6 +46,12 @@ from coordinator.requests import JoinGroup, SyncGroup
 UPGRADES, DOWNGRADES = ("bidirectional", "upgrade"), ("bidirectional", "downgrade")
 """The values of `group_consumer_migration_policy` that allow a conversion to a group of the consumer protocol, and to a
 classic group."""
+
+
+def gets_its_id_first(group: ConsumerGroup, request: JoinGroup) -> bool:
+    """Return whether a join is answered with the id to join with, before anything of it is read (KIP-394)."""
+    return not request.member_id and request.group_instance_id is None and request.require_known_member_id
+
 
 # -- checks ------------------------------------------------------------------------------------------------------------
 
@@ -152,9 +159,7 @@ JOIN_CHECKS = (
     has_room_for_its_metadata,
     offers_a_common_protocol,
     is_known_if_static,
-    is_readable,
-    has_room_for_its_subscription,
-    tells_of_few_partitions,
+    *unless(gets_its_id_first, is_readable, has_room_for_its_subscription, tells_of_few_partitions),
 )
 HEARTBEAT_CHECKS = (is_a_classic_member, is_of_this_epoch)
 SYNC_CHECKS = (*HEARTBEAT_CHECKS, names_its_protocol)
@@ -169,7 +174,7 @@ def join(group: ConsumerGroup, request: JoinGroup, context: Context) -> Iterator
         MEMBER_ID_REQUIRED: the member is new. The reply has the id to join with, which is not stored.
     """
     now_ms, config = context.now_ms, context.config
-    if not request.member_id and request.group_instance_id is None and request.require_known_member_id:
+    if gets_its_id_first(group, request):
         member_id = _new_id(request, context)
         yield refusal(JoinGroupAnswer, request, ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
         return
@@ -183,16 +188,18 @@ def join(group: ConsumerGroup, request: JoinGroup, context: Context) -> Iterator
         cause = _cause_of_arrival(group, member, cause, has_learned=has_learned)
     if cause is not None:
         yield from raise_epoch(group, blame(member, cause, request.reason), now_ms, config)
-    if planning.is_due(group, now_ms, config):
-        yield from planning.make_plan(group, now_ms, config)
-    reconcile(group, member, _owned(group, subscription.owned), has_changed=has_changed)
+    is_left_to_its_leader = must_downgrade(group, config) and group.vitals.assignment_epoch < group.vitals.group_epoch
+    if not is_left_to_its_leader:
+        if planning.is_due(group, now_ms, config):
+            yield from planning.make_plan(group, now_ms, config)
+        reconcile(group, member, _owned(group, subscription.owned), has_changed=has_changed)
     is_given_some = any(after == member.member_id for *_, after in group.news.handovers)
     if is_given_some and not isinstance(arrival, MemberFenced):  # such a member has a new token, which the event names
         member.fencing_token = group.next_token(now_ms, config.fencing_token_floor)
     _await_sync(group, member, now_ms)
     answer = JoinGroupAnswer(
         request_id=request.request_id,
-        generation_id=group.epoch_of(member.member_id),
+        generation_id=0 if is_left_to_its_leader else group.epoch_of(member.member_id),
         protocol_type=CONSUMERS,
         protocol_name=request.protocols[0].name,
         member_id=member.member_id,

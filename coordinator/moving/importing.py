@@ -7,6 +7,8 @@ operator may remove its reason.
 
 from collections.abc import Iterator
 
+from msgspec import structs
+
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_vitals import ConsumerVitals
 from coordinator.context import Context
@@ -82,6 +84,7 @@ def _continued(kept: KeptMoves, request: ImportGroup, carried: Carried, at_ms: i
     if isinstance(carried, Living):
         group = carried.group
         remove_addresses(group)
+        _unbind_offsets(group)
         group.version = 0
         is_lost = request.is_older or (group.generation_id <= before and bool(before))
         return Living(_emptied(group, max(group.generation_id, before), at_ms)) if is_lost else carried
@@ -89,6 +92,15 @@ def _continued(kept: KeptMoves, request: ImportGroup, carried: Carried, at_ms: i
         lost = LOST_GENERATIONS if request.is_older else 0
         return carrying.Tombstone(max(carried.generation_id, before) + lost, carried.token)
     return carried
+
+
+def _unbind_offsets(group: AnyGroup) -> None:
+    """Remove the ids of topics: the brokers here may be others, whose topics of the same names have other ids.
+
+    A report about the topics brings the ids that they have here.
+    """
+    for topic, partitions in group.offsets.items():
+        group.offsets[topic] = {p: structs.replace(offset, topic_id=None) for p, offset in partitions.items()}
 
 
 def _emptied(group: AnyGroup, generation_id: int, at_ms: int) -> AnyGroup:

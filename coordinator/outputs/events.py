@@ -176,6 +176,19 @@ class OffsetsDeleted(Event, frozen=True, kw_only=True, tag="offsets_deleted"):
     partitions: tuple[tuple[str, int], ...]
 
 
+class OffsetsDropped(Event, frozen=True, kw_only=True, tag="offsets_dropped"):
+    """Offsets were deleted because their topic was. It is the same topic in all pairs of `partitions`.
+
+    Args:
+        topic_id: The id of the deleted topic; null if the offsets had none.
+        current_id: The id of the topic that has the name now; null if no topic has it.
+    """
+
+    topic_id: str | None
+    current_id: str | None
+    partitions: tuple[tuple[str, int], ...]
+
+
 class GroupEmptied(Event, frozen=True, kw_only=True, tag="group_emptied"):
     """The last member is gone."""
 
@@ -314,6 +327,7 @@ AnyEvent = (
     | MemberFenced
     | CommitRejected
     | OffsetsExpired
+    | OffsetsDropped
     | OffsetsDeleted
     | GroupEmptied
     | GroupDeleted

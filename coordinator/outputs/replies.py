@@ -224,6 +224,18 @@ class RepublishGroupAnswer(Answer, frozen=True, kw_only=True, tag="republish_gro
     records: int = 0
 
 
+class OffsetTopicsAnswer(Answer, frozen=True, kw_only=True, tag="offset_topics"):
+    """The report has been applied.
+
+    Args:
+        dropped: The number of offsets whose topic is gone.
+        bound: The number of offsets that have got the id of their topic.
+    """
+
+    dropped: int = 0
+    bound: int = 0
+
+
 class ExpelMemberAnswer(Answer, frozen=True, kw_only=True, tag="expel_member"):
     """The member id that was expelled."""
 
@@ -260,6 +272,16 @@ class DescribePoliciesAnswer(Answer, frozen=True, kw_only=True, tag="describe_po
 
     made_ms: int = 0
     policies: tuple[Policy, ...] = ()
+
+
+class StopCoordinatorAnswer(Answer, frozen=True, kw_only=True, tag="stop_coordinator"):
+    """The place of the request in the request topic. The driver that has read it stops; one that started later goes on.
+
+    When the driver has stopped, it appends a wake record to this partition, with the offset as `stopped`.
+    """
+
+    partition: int = -1
+    offset: int = -1
 
 
 class AssignedTopic(Struct, frozen=True):
@@ -365,11 +387,13 @@ AnyAnswer = (
     | DeleteGroupAnswer
     | RebalanceGroupAnswer
     | RepublishGroupAnswer
+    | OffsetTopicsAnswer
     | ExpelMemberAnswer
     | SetAccessAnswer
     | DescribeAccessAnswer
     | CheckAccessAnswer
     | SetPoliciesAnswer
+    | StopCoordinatorAnswer
     | DescribePoliciesAnswer
     | ErrorAnswer
     | RebalanceNotice

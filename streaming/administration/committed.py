@@ -18,13 +18,13 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 import msgspec
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from coordinator.group_parts import NEVER_MS
 from coordinator.outputs import OffsetRecord
 from streaming.config.settings import Settings
-from streaming.kafka.clients import ANSWER_WAIT_S, admin
+from streaming.errors import BrokerUnreachable
+from streaming.kafka.any_broker import values_of
+from streaming.kafka.topics import any_broker
 from streaming.views.fields import PartitionKey
 from streaming.views.reading import Reading
 from streaming.wire.records import decode_group_record
@@ -164,9 +164,9 @@ def read_past(settings: Settings, group_id: str, now_ms: int) -> Past:
 
 def compaction_lag_ms(settings: Settings) -> int:
     """Return the topic's compaction lag in milliseconds; 0 if the brokers do not report it."""
-    asker = admin(settings, "coordinator-cli")
-    (asked,) = asker.describe_configs([ConfigResource(ResourceType.TOPIC, settings.groups_topic)]).values()
     try:
-        return int(asked.result(ANSWER_WAIT_S)["min.compaction.lag.ms"].value)
-    except (KafkaException, TimeoutError, KeyError):
+        with any_broker(settings) as brokers:
+            config = brokers.describe_configs([settings.groups_topic], known_within_s=0)
+    except BrokerUnreachable:
         return 0
+    return int(values_of(config[settings.groups_topic]).get("min.compaction.lag.ms", "0"))

@@ -13,14 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 from streaming.errors import BadReset, NotFound
 from streaming.views.fields import PartitionKey
+from streaming.views.lag import Bounds
 from streaming.views.text import escape
-
-
-class Bounds(NamedTuple):
-    """The first offset of a partition's log, and the offset behind its last record."""
-
-    begin: int
-    end: int
 
 
 class NewOffset(NamedTuple):

@@ -15,8 +15,9 @@ from coordinator.hashing import shard_of
 from coordinator.moving import carrying
 from coordinator.outputs import GroupKey, OffsetKey, Published
 from streaming.config.settings import Settings
-from streaming.errors import BrokerUnreachable, NoCoordinator
-from streaming.kafka.clients import ANSWER_WAIT_S, admin, producer
+from streaming.errors import NoCoordinator
+from streaming.kafka.brokers import unreachable
+from streaming.kafka.clients import admin, metadata, producer
 from streaming.wire.export_file import Line
 from streaming.wire.records import OutputTopics, to_row
 
@@ -47,7 +48,7 @@ def retire(settings: Settings, lines: Iterable[Line], advance: Callable[[], None
     """
     topic, servers = settings.groups_topic, settings.bootstrap_servers
     try:
-        found = admin(settings, CLIENT_ID).list_topics(timeout=ANSWER_WAIT_S).topics.get(topic)
+        found = metadata(admin(settings, CLIENT_ID)).topics.get(topic)
         if found is None:
             raise NoCoordinator.without(topic, servers)
         topics = OutputTopics(settings.replies_topic, topic, settings.events_topic, settings.requests_topic)
@@ -68,6 +69,6 @@ def retire(settings: Settings, lines: Iterable[Line], advance: Callable[[], None
             writer.flush()
             advance()
     except KafkaException as error:
-        raise BrokerUnreachable.at(servers, error) from error
+        raise unreachable(settings, error.args[0].str()) from error
     if refused:
-        raise BrokerUnreachable.at(servers, refused[0])
+        raise unreachable(settings, refused[0], [topic])

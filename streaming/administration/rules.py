@@ -27,7 +27,8 @@ from coordinator.outputs import DescribeAccessAnswer
 from coordinator.requests import DescribeAccess, SetAccess
 from streaming.administration.shards import ask_every_shard
 from streaming.config.settings import Settings
-from streaming.errors import BrokerUnreachable, Exit, UserError
+from streaming.errors import Exit, UserError
+from streaming.kafka.brokers import unreachable
 from streaming.kafka.clients import admin
 from streaming.moments import unix_ms
 
@@ -141,7 +142,7 @@ def _refusal(settings: Settings, error: KafkaError) -> UserError:
             return RulesRefused("The brokers do not return their rules. Grant Describe on the cluster to this user.")
         case KafkaError.SECURITY_DISABLED:
             return RulesRefused("The brokers have no rules, because they have no authorizer. Set your own table.")
-    return BrokerUnreachable.at(settings.bootstrap_servers, error.str())
+    return unreachable(settings, error.str())
 
 
 # -- the coordinator's -------------------------------------------------------------------------------------------------

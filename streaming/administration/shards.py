@@ -21,16 +21,17 @@ def ask_every_shard(settings: Settings, request: Request, about: str) -> list[An
     with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer_at) as transport:
         answers = transport.ask_every_shard(request, COMMAND_WAIT_S)
     if refused := next((answer for answer in answers if answer.code), None):
-        raise RequestRefused(_why(settings, refused, about))
+        raise refusal(settings, refused, about)
     return answers
 
 
-def _why(settings: Settings, answer: AnyAnswer, about: str) -> str:
+def refusal(settings: Settings, answer: AnyAnswer, about: str) -> RequestRefused:
+    """Return the error for a refused request about data or about the coordinator as a whole."""
     said = f": {answer.error_message}" if isinstance(answer.error_message, str) else ""
     who = settings.asking_as(settings.sasl_username)
     if answer.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED.number:
-        return (
+        return RequestRefused(
             f"The coordinator does not allow {who} to show or set {about}{said}. Sign with its access_key_file,"
             f" and add {who} to its super_users."
         )
-    return f"The coordinator did not accept the {about} ({answer.error}{said})."
+    return RequestRefused(f"The coordinator did not accept the {about} ({answer.error}{said}).")

@@ -1,11 +1,10 @@
 """The commands' requests to the coordinator about groups, and to the brokers about the partitions that groups read."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing
 from itertools import islice
 from types import TracebackType
 from typing import Any, Self
-
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from coordinator.errors import ErrorCode
 from coordinator.outputs import OffsetCommitAnswer, OffsetDeleteAnswer
@@ -19,13 +18,16 @@ from coordinator.requests import (
     RebalanceGroup,
     TopicPartitions,
 )
-from streaming.administration.resetting import Bounds, NewOffset
+from streaming.administration.resetting import NewOffset
 from streaming.client.transport import COMMAND_WAIT_S, Transport
 from streaming.config.settings import Settings
+from streaming.config.timeouts import ANSWER_WAIT_S
 from streaming.errors import KeptByKafka, NoCoordinator, NotFound, RequestRefused
+from streaming.kafka.offsets import EARLIEST
 from streaming.kafka.prefixes import is_observed
+from streaming.kafka.topic_facts import TopicFacts
 from streaming.views.fields import PartitionKey
-from streaming.views.lag import EndOffsets
+from streaming.views.lag import Bounds, EndOffsets
 from streaming.views.text import escape
 
 CLIENT_ID = "coordinator-cli"
@@ -78,7 +80,7 @@ class Administration:
     """
 
     def __init__(self, settings: Settings, answer_wait_s: float = COMMAND_WAIT_S) -> None:
-        self._wait_s = answer_wait_s
+        self._settings, self._wait_s = settings, answer_wait_s
         self._transport: Transport | None = None
         try:
             self._transport = Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer_at)
@@ -132,13 +134,22 @@ class Administration:
         return NONE, ended
 
     def commit(self, group_id: str, offsets: Mapping[PartitionKey, NewOffset]) -> dict[PartitionKey, str]:
-        """Commit offsets for a group without members, and return the error of each partition."""
+        """Commit offsets for a group without members, with the ids of their topics. Return the error of each partition.
+
+        Raises:
+            BrokerUnreachable: No broker answers about the topics.
+        """
         ended: dict[PartitionKey, str] = {}
+        with closing(TopicFacts(self._settings, CLIENT_ID)) as asker:
+            facts = asker.of({topic for topic, _ in offsets}, ANSWER_WAIT_S)
         for some in _portions(offsets):
             asked = tuple(
-                OffsetToCommit(topic, partition, new.offset, new.leader_epoch, new.metadata)
+                OffsetToCommit(
+                    topic, partition, new.offset, new.leader_epoch, new.metadata,
+                    topic_id=facts[topic].topic_id if topic in facts else None,
+                )
                 for (topic, partition), new in ((place, offsets[place]) for place in some)
-            )
+            )  # fmt: skip
             answer = self._ask(OffsetCommit, group_id, offsets=asked)
             if not isinstance(answer, OffsetCommitAnswer) or not answer.partitions:
                 return {**ended, **dict.fromkeys(some, answer.error)}
@@ -171,11 +182,11 @@ class BrokerLog:
 
     def bounds(self, places: Collection[PartitionKey]) -> dict[PartitionKey, Bounds]:
         """Return the first offset and the end offset of each partition."""
-        ends = self._offsets.of(places, OffsetSpec.latest())  # type: ignore[no-untyped-call]
-        begins = self._offsets.of(ends, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        ends = self._offsets.of(places)
+        begins = self._offsets.of(ends, EARLIEST)
         return {place: Bounds(begins[place], ends[place]) for place in places if place in begins}
 
     def at(self, places: Collection[PartitionKey], at_ms: int) -> dict[PartitionKey, int]:
         """Return the first offset of each partition at or after a time."""
-        found = self._offsets.of(places, OffsetSpec.for_timestamp(at_ms))
+        found = self._offsets.of(places, at_ms)
         return {place: offset for place, offset in found.items() if offset >= 0}

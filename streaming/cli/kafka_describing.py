@@ -15,8 +15,8 @@ from streaming.cli.kafka_printing import in_line, say, under_a_blank_line, warn,
 from streaming.cli.output import MISSING, to_cell
 from streaming.cli.showing import ends_of, incomplete
 from streaming.config.settings import Settings
-from streaming.errors import BrokerUnreachable
-from streaming.kafka.clients import ANSWER_WAIT_S, admin
+from streaming.kafka.brokers import unreachable
+from streaming.kafka.clients import admin, metadata
 from streaming.views import answers
 from streaming.views.fields import known
 from streaming.views.rows import MemberRow, OffsetRow
@@ -163,9 +163,9 @@ def _coordinators(settings: Settings, groups: Sequence[Any]) -> dict[str, str]:
     The records of a group of this coordinator are in its own topic, those of Kafka's groups in `__consumer_offsets`.
     """
     try:
-        known = admin(settings, "coordinator-cli").list_topics(timeout=ANSWER_WAIT_S)
+        known = metadata(admin(settings, "coordinator-cli"))
     except KafkaException as error:
-        raise BrokerUnreachable.at(settings.bootstrap_servers, error) from error
+        raise unreachable(settings, error.args[0].str()) from error
     return {group.group_id: name for group in groups if (name := _coordinator(settings, known, group)) is not None}
 
 

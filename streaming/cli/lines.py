@@ -33,6 +33,7 @@ PARTITIONS = (
     Column("CURRENT-OFFSET", _of_partition("committed_offset"), is_number=True),
     Column("LOG-END-OFFSET", _of_partition("end_offset"), is_number=True),
     Column("LAG", _of_partition("lag"), is_number=True),
+    Column("GONE-UNREAD", lambda line: (line.row and line.row.gone_unread) or None, is_number=True, is_optional=True),
     Column("CONSUMER-ID", _of_member("member_id"), is_chosen=True),
     Column("HOST", _of_member("client_host"), is_chosen=True),
     Column("CLIENT-ID", _of_member("client_id"), is_chosen=True),

@@ -14,6 +14,7 @@ import typer
 from streaming import __version__
 from streaming.cli.access import app as access
 from streaming.cli.checkpoints import app as checkpoints
+from streaming.cli.doctor import doctor
 from streaming.cli.export import export
 from streaming.cli.extras import require
 from streaming.cli.groups import app as groups
@@ -58,6 +59,7 @@ app.add_typer(checkpoints)
 app.add_typer(groups)
 app.add_typer(offsets)
 app.add_typer(policy)
+app.command()(doctor)
 app.command()(export)
 app.command()(move)
 app.command()(grow)
@@ -105,22 +107,37 @@ def up(
     port: Port = None,
     gateway_port: Annotated[
         int,
-        typer.Option(min=0, max=65535, help="The gateway's port; broker 1 is at this plus 2. With 0, free ports."),
+        typer.Option(
+            min=0, max=65535, help="The gateway's port; broker N is at this plus 1 plus N. With 0, a free one."
+        ),
     ] = 0,
     dashboard_port: Annotated[
         int, typer.Option(min=0, max=65535, help="The dashboard's port. With 0, a free port.")
     ] = 0,
+    brokers: Annotated[
+        int, typer.Option(min=1, max=9, help="The number of brokers. With 3, topics survive the loss of one.")
+    ] = 1,
     demo: Annotated[bool, typer.Option(help="Run a demo: members join, leave and fail.")] = True,
     observe: Annotated[
         bool, typer.Option("--observe", help="Also show the groups of the broker's own coordinator.")
     ] = False,
     ready_file: ReadyFile = None,
 ) -> None:
-    """Run a broker, the topics, the query, a gateway, a dashboard and a demo on this machine, until Ctrl-C."""
+    """Run a broker or several, the topics, the query, a gateway, a dashboard and a demo here, until Ctrl-C."""
     require("all")
     from streaming.cli.service import run_embedded
 
-    run_embedded(data, port, gateway_port, dashboard_port, demo=demo, observe=observe, ready_file=ready_file, tell=tell)
+    run_embedded(
+        data,
+        port,
+        gateway_port,
+        dashboard_port,
+        brokers=brokers,
+        demo=demo,
+        observe=observe,
+        ready_file=ready_file,
+        tell=tell,
+    )
 
 
 @app.command()
@@ -151,6 +168,27 @@ def run(
         health_port=health_port,
     )
     run_query(settings, ready_file=ready_file, tell=tell)
+
+
+@app.command()
+def stop(
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", min=1, help="Seconds to wait until the coordinator has stopped.")
+    ] = 60.0,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Stop the coordinator after its batch, wherever it runs, with all drivers that stand by. Waits until it has.
+
+    Exits 1 if none runs, or if it has not stopped in time. A coordinator that starts later is not stopped. With
+    access = rules, sign with access_key_file, as one of the super_users.
+    """
+    from streaming.administration.stopping import stop as stopped
+
+    settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
+    with shown(Work("Stopping the coordinator")) as work:
+        stopped(settings, timeout_s, work)
+    tell(f"The coordinator of {settings.requests_topic} has stopped. The next start repeats no batch.")
 
 
 app.command()(observe)
@@ -247,12 +285,14 @@ def broker(data: Data = None, port: Port = None, ready_file: ReadyFile = None) -
 
 
 @app.command()
-def prepare() -> None:
+def prepare(
+    s3: Annotated[bool, typer.Option("--s3", help="Download the jars for checkpoints on s3a: too.")] = False,
+) -> None:
     """Download all jars, and make the class archive that halves the time of Spark's start. It takes a minute, once."""
     require("coordinator")
     from streaming.cli.prepare import prepare as made
 
-    typer.echo(made(tell))
+    typer.echo(made(tell, with_s3=s3))
 
 
 @app.command()

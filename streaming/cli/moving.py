@@ -4,8 +4,9 @@ They read the groups of Kafka's coordinator under the prefix of `coordinator obs
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from coordinator.outputs import OffsetRecord
 from coordinator.phases import Phase
 from streaming.administration.resetting import Log, NewOffset, Reset, clip, named
 from streaming.cli.asking import BrokerLog
@@ -95,17 +96,33 @@ def show_comparison(told: Comparison, output: Output) -> None:
 # -- taking offsets over -----------------------------------------------------------------------------------------------
 
 
+KEPT = "kept, newer"
+"""The status of an offset here that is newer than Kafka's, and stays."""
+
+
 class ImportedOffset(NamedTuple):
     """An offset to take over.
 
     Args:
         here: The committed offset here; None without one.
+        new: The offset that is committed; None if the one here stays.
     """
 
     group_id: str
     place: PartitionKey
     here: int | None
-    new: NewOffset
+    new: NewOffset | None
+
+    @property
+    def status(self) -> str:
+        return KEPT if self.new is None else ""
+
+
+class Taken(NamedTuple):
+    """The offsets of a group that are taken over, and those that stay as they are here."""
+
+    reset: Reset
+    kept: dict[PartitionKey, int]
 
 
 IMPORTED = (
@@ -113,14 +130,20 @@ IMPORTED = (
     Column("TOPIC", lambda line: line.place[0], is_chosen=True),
     Column("PARTITION", lambda line: line.place[1], is_number=True),
     Column("OFFSET-HERE", lambda line: line.here, is_number=True),
-    Column("NEW-OFFSET", lambda line: line.new.offset, is_number=True),
+    Column("NEW-OFFSET", lambda line: line.new and line.new.offset, is_number=True),
+    Column("STATUS", lambda line: line.status or None),
 )
 
 
-def import_offsets(settings: Settings, prefix: str, group_ids: Iterable[str], output: Output, *, execute: bool) -> None:
+def import_offsets(
+    settings: Settings, prefix: str, group_ids: Iterable[str], output: Output, *, execute: bool, rewinds: bool = False
+) -> None:
     """Show the offsets that Kafka's coordinator keeps for some groups, and commit them here if `execute` is set.
 
-    All groups are checked before the first commit.
+    All groups are checked before the first commit. A repetition takes over only what has become newer at Kafka's.
+
+    Args:
+        rewinds: Offsets here that are newer are replaced too.
 
     Raises:
         NotFound: Kafka's coordinator keeps no offsets of a group, or a partition does not exist.
@@ -130,23 +153,26 @@ def import_offsets(settings: Settings, prefix: str, group_ids: Iterable[str], ou
     ours = folded(settings, wanted, events=False)
     theirs = folded(observed_settings(settings, prefix), wanted, events=False)
     log = BrokerLog(settings)
-    resets = {each: imported(each, ours.groups.get(each), _there(theirs, each), log) for each in wanted}
-    for reset in resets.values():
-        for note in reset.notes:
+    taken = {each: imported(each, ours.groups.get(each), _there(theirs, each), log, rewinds=rewinds) for each in wanted}
+    for each in taken.values():
+        for note in each.reset.notes:
             tell(f"Warning: {note}")
     if execute:
-        for group_id, reset in resets.items():
-            commit(settings, group_id, reset.offsets)
-    _show_imported(ours, resets, output)
+        for group_id, each in taken.items():
+            commit(settings, group_id, each.reset.offsets)
+    _show_imported(ours, taken, output)
     if not execute:
         tell("Nothing was changed. --execute commits these offsets.")
 
 
-def imported(group_id: str, ours: GroupView | None, theirs: GroupView | None, log: Log) -> Reset:
-    """Return the offsets of a group that are taken over.
+def imported(
+    group_id: str, ours: GroupView | None, theirs: GroupView | None, log: Log, *, rewinds: bool = False
+) -> Taken:
+    """Return the offsets of a group that are taken over, and those that stay.
 
     Args:
         ours, theirs: The group here and at Kafka's coordinator.
+        rewinds: No offset stays.
 
     Raises:
         NotFound: Kafka's coordinator keeps no offsets of the group, or a partition does not exist.
@@ -162,22 +188,34 @@ def imported(group_id: str, ours: GroupView | None, theirs: GroupView | None, lo
     if theirs is not None and theirs.members:
         still = counted(len(theirs.members), "member")
         notes.append(f"{name} still has {still} at Kafka's coordinator. Their later commits are not taken over.")
-    behind = [place for place, mine in (ours.committed() if ours else {}).items() if _is_behind(place, mine, committed)]
-    notes += [f"{named(place)} of {name} is committed here already, and further." for place in sorted(behind)]
-    reset = clip({p: NewOffset(each.offset, each.leader_epoch, each.metadata) for p, each in committed.items()}, log)
-    return Reset(reset.offsets, [*notes, *reset.notes])
+    mine = ours.committed() if ours is not None else {}
+    newer = {p: mine[p].offset for p, each in committed.items() if p in mine and is_newer(mine[p], each)}
+    if rewinds:
+        notes += [f"{named(place)} of {name} goes back: it is newer here." for place in sorted(newer)]
+    kept = {} if rewinds else newer
+    wanted = {
+        p: NewOffset(each.offset, each.leader_epoch, each.metadata) for p, each in committed.items() if p not in kept
+    }
+    reset = clip(wanted, log)
+    return Taken(Reset(reset.offsets, [*notes, *reset.notes]), kept)
 
 
-def _is_behind(place: PartitionKey, mine: Any, committed: Mapping[PartitionKey, Any]) -> bool:
-    return place in committed and committed[place].offset < mine.offset
+def is_newer(mine: OffsetRecord, kafkas: OffsetRecord) -> bool:
+    """Return whether an offset here is newer than the one of Kafka's coordinator: it differs, and is later or further.
+
+    A later one may be a reset on purpose, and a further one has been worked off: neither may be lost by a repetition.
+    """
+    is_later = mine.commit_timestamp_ms > kafkas.commit_timestamp_ms
+    return mine.offset != kafkas.offset and (is_later or mine.offset > kafkas.offset)
 
 
-def _show_imported(ours: Views, resets: Mapping[str, Reset], output: Output) -> None:
+def _show_imported(ours: Views, taken: Mapping[str, Taken], output: Output) -> None:
     lines = []
-    for group_id, reset in resets.items():
+    for group_id, each in taken.items():
         mine = ours.groups[group_id].committed() if group_id in ours.groups else {}
-        for place, new in sorted(reset.offsets.items()):
-            lines.append(ImportedOffset(group_id, place, mine[place].offset if place in mine else None, new))
+        new = {**each.reset.offsets, **dict.fromkeys(each.kept)}
+        for place in sorted(new):
+            lines.append(ImportedOffset(group_id, place, mine[place].offset if place in mine else None, new[place]))
     if output.form is OutputFormat.json:
         output.answer([_in_json(line) for line in lines])
     else:
@@ -186,5 +224,9 @@ def _show_imported(ours: Views, resets: Mapping[str, Reset], output: Output) -> 
 
 def _in_json(line: ImportedOffset) -> dict[str, object]:
     topic, partition = line.place
-    new = {"new_offset": line.new.offset, "metadata": line.new.metadata}
+    new = {
+        "new_offset": line.new and line.new.offset,
+        "metadata": line.new and line.new.metadata,
+        "status": line.status,
+    }
     return {"group_id": line.group_id, "topic": topic, "partition": partition, "offset": line.here, **new}

@@ -30,6 +30,10 @@ def import_(
     execute: Annotated[
         bool, typer.Option("--execute/--dry-run", help="Commit the offsets, or only show them.")
     ] = False,
+    rewind: Annotated[
+        bool,
+        typer.Option("--rewind", help="Also replace offsets here that are newer than Kafka's."),
+    ] = False,
     observed: ObservedPrefix = "observed",
     output: Form = OutputFormat.table,
     bootstrap_servers: BootstrapServers = None,
@@ -41,4 +45,4 @@ def import_(
     if not from_observed:
         raise typer.BadParameter("Give --from-observed: no other source is known.")
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
-    import_offsets(settings, observed, groups, Output.to_stdout(output), execute=execute)
+    import_offsets(settings, observed, groups, Output.to_stdout(output), execute=execute, rewinds=rewind)

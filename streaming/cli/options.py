@@ -44,7 +44,12 @@ HealthPort = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for a confirmation.")]
 Data = Annotated[Path | None, typer.Option(help="Folder for the broker and the state; by default a temporary one.")]
-Port = Annotated[int | None, typer.Option(min=1, max=65535, help="The broker's port; by default a free one.")]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=65535, help="The port of the first broker; the others have the next ones. By default free ones."
+    ),
+]
 ReadyFile = Annotated[
     Path | None, typer.Option(help="A JSON file, written when all is ready: addresses, topics, process id.")
 ]

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from streaming.cli.request import ask
 from streaming.cli.service import settings_of
-from streaming.embedded import BROKER, Broker, archive, connector, fetch
+from streaming.embedded import BROKER, S3, Broker, archive, connector, fetch
 from streaming.errors import UserError
 from streaming.progress import Work, shown
 from streaming.query.coordinator import Coordinator
@@ -28,14 +28,17 @@ class NoArchive(UserError):
     """The class archive could not be made. The coordinator runs without it, but starts more slowly."""
 
 
-def prepare(report: Callable[[str], None]) -> Path:
+def prepare(report: Callable[[str], None], *, with_s3: bool = False) -> Path:
     """Fetch the jars, make the class archive, and return its path.
+
+    Args:
+        with_s3: Fetch the jars for a checkpoint on s3a: as well. Otherwise the first start with one fetches them.
 
     Raises:
         NoArchive: Java wrote no archive, or the archive cannot be stored.
         UserError: The jars cannot be fetched, or the coordinator does not start.
     """
-    for bundle in (connector(), BROKER):
+    for bundle in (connector(), BROKER, *([S3] if with_s3 else [])):
         fetch(bundle, report=report)
     folder = archive.folder()
     report("Starting a coordinator once to record the classes that Java loads. This takes a minute.")

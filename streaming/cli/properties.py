@@ -4,9 +4,10 @@ Key stores and trust stores must be PEM files, which Kafka's clients also read (
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from streaming.config.java_properties import read_properties, unescaped
 from streaming.errors import Exit, UserError
 from streaming.logs import tell
 
@@ -51,10 +52,6 @@ instead."""
 _UNDERSTOOD = {"ssl.truststore.type", "ssl.keystore.type", "sasl.jaas.config", "ssl.endpoint.identification.algorithm"}
 _OF_SECURITY = re.compile(r"(sasl|ssl|security)\.")
 
-_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
-_LINE = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
-_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 _JAAS_OPTION = re.compile(r'([\w.]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s;"]+))')
 
 
@@ -68,41 +65,6 @@ def settings_in(file: str) -> dict[str, object]:
         return to_settings(read_properties(Path(file).read_text("utf-8")))
     except (OSError, UnicodeDecodeError) as error:
         raise BadProperties(f"The properties in {file} cannot be read ({error}).") from None
-
-
-def read_properties(text: str) -> dict[str, str]:
-    """Parse properties as java.util.Properties does: the last of several equal names counts."""
-    return {_plain(name): _plain(value) for name, value in map(_parted, _logical_lines(text))}
-
-
-def _logical_lines(text: str) -> Iterator[str]:
-    begun = ""
-    for line in text.splitlines():
-        stripped = line.lstrip(" \t\f")
-        if not begun and (not stripped or stripped[0] in "#!"):
-            continue
-        begun += stripped
-        if _CONTINUED.search(begun):
-            begun = begun[:-1]
-            continue
-        yield begun
-        begun = ""
-    if begun:
-        yield begun
-
-
-def _parted(line: str) -> tuple[str, str]:
-    found = _LINE.fullmatch(line)
-    assert found, "each line has a name, which may be empty"
-    return found[1], found[2]
-
-
-def _plain(text: str) -> str:
-    def letter(found: re.Match[str]) -> str:
-        what = found[1]
-        return chr(int(what[1:], 16)) if len(what) > 1 else _LETTERS.get(what, what)
-
-    return _ESCAPED.sub(letter, text)
 
 
 def to_settings(properties: Mapping[str, str]) -> dict[str, object]:
@@ -130,6 +92,5 @@ def to_settings(properties: Mapping[str, str]) -> dict[str, object]:
 
 
 def _logged_in(jaas: str) -> dict[str, object]:
-    unescape: Callable[[str], str] = _plain
-    options = {name: unescape(quoted) if quoted else bare for name, quoted, bare in _JAAS_OPTION.findall(jaas)}
+    options = {name: unescaped(quoted) if quoted else bare for name, quoted, bare in _JAAS_OPTION.findall(jaas)}
     return {ours: options[name] for name, ours in _JAAS_OPTIONS.items() if name in options}

@@ -21,8 +21,8 @@ from rich.console import Console
 from streaming.config.principals import OPEN_SAID
 from streaming.config.settings import Settings
 from streaming.config.values import is_loopback
-from streaming.embedded import Broker
-from streaming.errors import UserError
+from streaming.embedded import Broker, BrokerWatch, Cluster
+from streaming.errors import BrokerFailed, UserError
 
 if TYPE_CHECKING:
     from streaming.dashboard import Dashboard
@@ -38,12 +38,17 @@ and almost no reference cycles. With 20,000 in flight and Python's default of 70
 gateway's time, and with 50,000 a quarter. Closed connections are cycles: their objects take some 45 MB before they are
 collected."""
 
+REPLICAS_MAX = 3
+"""The most replicas of a topic on embedded brokers: as many as in production, also if there are more brokers."""
+
 SHARDS_ON_ONE_MACHINE = 4
 """The number of shards of new topics if broker, query and members run on one machine."""
 
 ANYBODY_SEES = (
     "It listens on {host} without authentication: each client that reaches it sees all groups, members and offsets."
 )
+
+CHECKS_AT = "The health checks are at {url}."
 
 
 def run_query(settings: Settings, *, ready_file: Path | None, tell: Tell) -> None:
@@ -76,7 +81,7 @@ def run_observer(settings: Settings, *, ready_file: Path | None, tell: Tell) -> 
 
     observer = Observer(settings, tell)
     _stop_on_signals(observer.ask_to_stop)
-    with _observing(observer):
+    with _observing(observer, tell):
         _announce(observer.ask_to_stop, ready_file, settings, observed=settings, is_alone=True)
         tell(
             f"Observing the groups of Kafka's own coordinator at {settings.bootstrap_servers}; see them with"
@@ -87,7 +92,7 @@ def run_observer(settings: Settings, *, ready_file: Path | None, tell: Tell) -> 
 
 
 @contextlib.contextmanager
-def _observing(observer: "Observer") -> Iterator[None]:
+def _observing(observer: "Observer", tell: Tell) -> Iterator[None]:
     settings = observer.settings
     listener: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
     if settings.health_port is not None:
@@ -95,6 +100,7 @@ def _observing(observer: "Observer") -> Iterator[None]:
         from streaming.observe.health import ObserverHealth
 
         listener = Listener(settings.health_host, settings.health_port, ObserverHealth(observer))
+        tell(CHECKS_AT.format(url=listener.url))
     with listener:
         try:
             observer.start()
@@ -106,11 +112,17 @@ def _observing(observer: "Observer") -> Iterator[None]:
 def run_broker(data: Path | None, port: int | None, *, ready_file: Path | None, tell: Tell) -> None:
     """Run the embedded broker until a signal ends it."""
     stopping = threading.Event()
-    with _folder(data) as folder, Broker(folder / "broker", port=port, report=tell) as broker:
+    with (
+        _folder(data) as folder,
+        Broker(folder / "broker", port=port, report=tell) as broker,
+        BrokerWatch(broker.all, tell, stopping.set) as watched,
+    ):
         _announce(stopping.set, ready_file, settings_of(broker))
         tell(f"Kafka runs at {broker.bootstrap_servers}; its log is {broker.log_file}. Ctrl-C stops.")
         while not stopping.wait(1):
             pass
+        if not watched.is_any_left:
+            raise BrokerFailed("The broker has ended by itself. Start again, with the same --data to go on.")
 
 
 def run_gateway(settings: Settings, *, ready_file: Path | None, tell: Tell) -> None:
@@ -127,7 +139,7 @@ def run_gateway(settings: Settings, *, ready_file: Path | None, tell: Tell) -> N
     gc.set_threshold(GARBAGE_AFTER)
     with Gateway(settings, tell) as gateway:
         if settings.health_port is not None:
-            gateway.serve_health_at(settings.health_host, settings.health_port)
+            tell(CHECKS_AT.format(url=gateway.serve_health_at(settings.health_host, settings.health_port)))
         _announce(stopping.set, ready_file, settings, gateway)
         tell("Ctrl-C stops. Members may reconnect here, or to another gateway, within their session timeouts.")
         while not stopping.wait(1):
@@ -161,19 +173,28 @@ def run_embedded(
     gateway_port: int,
     dashboard_port: int,
     *,
+    brokers: int,
     demo: bool,
     observe: bool,
     ready_file: Path | None,
     tell: Tell,
 ) -> None:
-    """Run broker, topics, query, gateway, dashboard and optionally the demo and the observer until a signal ends
-    them."""
+    """Run brokers, topics, query, gateway, dashboard and optionally the demo and the observer until a signal ends
+    them.
+
+    Args:
+        brokers: The number of brokers. Topics have as many replicas, 3 at most.
+
+    Raises:
+        UserError: A part could not start, or it failed. If the last broker ends by itself, the others are stopped.
+    """
     from streaming.dashboard import Dashboard
     from streaming.gateway import Gateway
 
-    with _folder(data) as folder, Broker(folder / "broker", port=port, report=tell) as broker:
+    with _folder(data) as folder, _brokers(folder, brokers, port, tell) as kafka:
         settings = settings_of(
-            broker,
+            kafka,
+            replication_factor=min(brokers, REPLICAS_MAX),
             checkpoint=str(folder / "checkpoint"),
             observe_checkpoint=str(folder / "observe"),
             gateway_port=gateway_port,
@@ -182,6 +203,7 @@ def run_embedded(
         settings = with_shards(settings)
         with contextlib.ExitStack() as stack:
             coordinator = stack.enter_context(_running(settings, tell))
+            watched = stack.enter_context(BrokerWatch(kafka.all, tell, coordinator.abandon))
             gateway = stack.enter_context(Gateway(settings))
             observing = stack.enter_context(_Observing(settings, coordinator)) if observe else None
             observed = observing.settings if observing else None
@@ -192,12 +214,31 @@ def run_embedded(
             with _Demo(settings, coordinator) if demo else contextlib.nullcontext():
                 coordinator.wait()
             tell("Stopping.")
+        if not watched.is_any_left:
+            raise BrokerFailed("No broker was left, so all is stopped. Start again, with the same --data to go on.")
 
 
-def settings_of(broker: Broker, **flags: object) -> Settings:
-    """Return settings for the embedded broker: one broker without encryption, whatever the environment sets."""
+def _brokers(folder: Path, number: int, port: int | None, tell: Tell) -> Broker | Cluster:
+    """Return one broker or a cluster, not started yet.
+
+    Raises:
+        BrokerFailed: The folder has brokers of another number.
+    """
+    of_one, of_many = folder / "broker", folder / "cluster"
+    if (of_many if number == 1 else of_one).exists():
+        raise BrokerFailed(
+            f"{folder} belongs to another number of brokers. Start as many as before, or choose another."
+        )
+    if number == 1:
+        return Broker(of_one, port=port, report=tell)
+    return Cluster(of_many, number, port=port, report=tell)
+
+
+def settings_of(kafka: Broker | Cluster, **flags: object) -> Settings:
+    """Return settings for embedded brokers without encryption, whatever the environment sets."""
     return Settings.load(
-        bootstrap_servers=broker.bootstrap_servers, security_protocol="PLAINTEXT", replication_factor=1, **flags
+        bootstrap_servers=kafka.bootstrap_servers,
+        **{"security_protocol": "PLAINTEXT", "replication_factor": 1, **flags},
     )
 
 
@@ -220,7 +261,7 @@ def _running(settings: Settings, tell: Tell) -> Iterator["Coordinator"]:
     coordinator = Coordinator(settings, tell)
     if settings.stand_by:
         _stop_on_signals(coordinator.ask_to_stop)  # it may stand by for months before its start returns
-    with _telling_health(coordinator):
+    with _telling_health(coordinator, tell):
         try:
             coordinator.start()
             yield coordinator
@@ -229,7 +270,7 @@ def _running(settings: Settings, tell: Tell) -> Iterator["Coordinator"]:
 
 
 @contextlib.contextmanager
-def _telling_health(coordinator: "Coordinator") -> Iterator[None]:
+def _telling_health(coordinator: "Coordinator", tell: Tell) -> Iterator[None]:
     settings = coordinator.settings
     if settings.health_port is None:
         yield
@@ -240,8 +281,9 @@ def _telling_health(coordinator: "Coordinator") -> Iterator[None]:
 
     with (
         Pulse.of(settings, coordinator.tallies) as pulse,
-        Listener(settings.health_host, settings.health_port, QueryHealth(coordinator, pulse)),
+        Listener(settings.health_host, settings.health_port, QueryHealth(coordinator, pulse)) as listener,
     ):
+        tell(CHECKS_AT.format(url=listener.url))
         yield
 
 

@@ -23,12 +23,12 @@ from streaming.progress import Work, shown
 from streaming.views import GroupView, Views, answers
 from streaming.views.fields import known
 from streaming.views.fold import TopicKind
-from streaming.views.lag import EndOffsets, Ends, places
+from streaming.views.lag import EndOffsets, Ends, lowest_committed
 from streaming.views.reading import Reading
 from streaming.views.rows import GroupDetail, GroupSummary
 from streaming.views.seat_words import hold_in_words, quarantine_in_words
 from streaming.views.seats import HoldRow
-from streaming.views.text import escape
+from streaming.views.text import counted, escape
 from streaming.views.waits import in_short
 
 
@@ -130,12 +130,12 @@ def remembered(views: Views, group_id: str) -> GroupView:
 
 
 def ends_of(settings: Settings, groups: Iterable[GroupView]) -> Ends:
-    """Return the end offsets of the groups' partitions from the brokers; none if no broker answers."""
-    wanted = places(groups)
+    """Return both ends of the logs of the groups' partitions from the brokers; none if no broker answers."""
+    wanted = lowest_committed(groups)
     if not wanted:
         return {}
     try:
-        return EndOffsets(settings).of(wanted)
+        return EndOffsets(settings).bounds(wanted)
     except BrokerUnreachable as error:
         tell(f"The lag is unknown: {error}")
         return {}
@@ -159,6 +159,7 @@ GROUPS = (
     Column("TOPICS", lambda s: s.topics, is_number=True),
     Column("PARTITIONS", lambda s: s.partitions, is_number=True),
     Column("TOTAL-LAG", lambda s: s.total_lag, is_number=True),
+    Column("GONE-UNREAD", lambda s: s.total_gone_unread or None, is_number=True, is_optional=True),
     Column("PROTOCOL-TYPE", lambda s: s.protocol_type or None, is_chosen=True, is_wide=True),
     Column("SINCE", lambda s: s.since_ms, is_wide=True, is_time=True),
     Column("REBALANCES-1H", lambda s: s.rebalances_1h, is_number=True, is_wide=True),
@@ -301,6 +302,8 @@ def _facts(group: GroupView, ends: Ends, now: int) -> Iterator[Fact]:
     yield "SUBSCRIBED", ", ".join(detail.subscribed_topics) if detail.subscribed_topics else None
     yield "PARTITIONS", summary.partitions
     yield "TOTAL-LAG", summary.total_lag
+    if summary.total_gone_unread:
+        yield "GONE-UNREAD", f"below the log's start: {counted(summary.total_gone_unread, 'record')} gone unread"
     yield "REBALANCES-1H", summary.rebalances_1h
     if detail.why:
         yield "LAST-REBALANCE", f"{moment(detail.why.at_ms)}, {detail.why.cause.replace('_', ' ')}"

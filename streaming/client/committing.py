@@ -50,10 +50,18 @@ class Commits:
     Args:
         reading: The consumer's partitions and positions.
         group: The consumer's settings (`auto_commit_interval_ms`).
+        topic_id_of: Returns the id of a topic; None if it is not known for certain. The coordinator returns no offset
+            of an earlier topic of the name.
     """
 
-    def __init__(self, driver: MemberDriver[Any], reading: PartitionReader, group: Mapping[str, Any]) -> None:
-        self._driver, self._reading, self._group = driver, reading, group
+    def __init__(
+        self,
+        driver: MemberDriver[Any],
+        reading: PartitionReader,
+        group: Mapping[str, Any],
+        topic_id_of: Callable[[str], str | None] = lambda topic: None,
+    ) -> None:
+        self._driver, self._reading, self._group, self._topic_id_of = driver, reading, group, topic_id_of
         self.is_automatic: bool = group["enable_auto_commit"]
         self._automatic_ms = monotonic_ms()  # when the next automatic commit is due
         self._automatic: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -67,7 +75,7 @@ class Commits:
         self._reading.own(owned)
         self._automatic = {p: at for p, at in self._automatic.items() if p in owned}
         unplaced = self._reading.unplaced
-        self._fetching = self._driver.fetch(_by_topic(unplaced)) if unplaced else None
+        self._fetching = self._driver.fetch(self._by_topic(unplaced)) if unplaced else None
 
     def hear(self, effect: Effect) -> None:
         """Handle the end of a commit or of a fetch."""
@@ -94,7 +102,7 @@ class Commits:
         offsets = self._to_commit(offsets)
         if not offsets:
             return
-        ended = self._driver.ended(self._driver.commit(_requested(offsets)), wait_ms / 1000)
+        ended = self._driver.ended(self._driver.commit(self._requested(offsets)), wait_ms / 1000)
         self.hear_ended()
         if ended is None:
             raise KafkaTimeoutError(f"No response to a commit of group {self._group['group_id']} within {wait_ms} ms")
@@ -112,7 +120,7 @@ class Commits:
             _settle(commit, error)
             return commit.future
         if commit.offsets:
-            self._pending[self._driver.commit(_requested(commit.offsets))] = commit
+            self._pending[self._driver.commit(self._requested(commit.offsets))] = commit
         else:
             _settle(commit, None)
         return commit.future
@@ -132,7 +140,7 @@ class Commits:
         if moved:
             self._automatic |= moved
             callback = self._group["default_offset_commit_callback"]
-            self._pending[self._driver.commit(_requested(moved))] = _Commit(moved, callback, None)
+            self._pending[self._driver.commit(self._requested(moved))] = _Commit(moved, callback, None)
 
     def _to_commit(self, offsets: Offsets | None) -> Offsets:
         if offsets is None:
@@ -157,16 +165,16 @@ class Commits:
     def fetch_if_unplaced(self) -> None:
         """Fetch the offsets to start from, unless that fetch is under way."""
         if self._reading.unplaced and self._fetching is None:
-            self._fetching = self._driver.fetch(_by_topic(self._reading.unplaced))
+            self._fetching = self._driver.fetch(self._by_topic(self._reading.unplaced))
 
     def place(self, wait_ms: float) -> None:
         """Wait until the offsets to start from are known."""
-        ticket = self._fetching or self._driver.fetch(_by_topic(self._reading.unplaced))
+        ticket = self._fetching or self._driver.fetch(self._by_topic(self._reading.unplaced))
         self._place(self._fetched(ticket, wait_ms))
 
     def committed(self, partition: TopicPartition, wait_ms: float) -> OffsetAndMetadata | None:
         """Return the group's committed offset of a partition; None if nothing is committed."""
-        (found,) = self._fetched(self._driver.fetch(_by_topic([partition])), wait_ms)
+        (found,) = self._fetched(self._driver.fetch(self._by_topic([partition])), wait_ms)
         return OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch) if found.offset >= 0 else None
 
     def _fetched(self, ticket: str, wait_ms: float) -> tuple[FetchedOffset, ...]:
@@ -191,6 +199,23 @@ class Commits:
     def _place(self, fetched: Iterable[FetchedOffset]) -> None:
         self._reading.start({TopicPartition(each.topic, each.partition): each.offset for each in fetched})
 
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def _requested(self, offsets: Offsets) -> tuple[OffsetToCommit, ...]:
+        return tuple(
+            OffsetToCommit(
+                partition.topic, partition.partition, at.offset, at.leader_epoch, at.metadata,
+                topic_id=self._topic_id_of(partition.topic),
+            )
+            for partition, at in sorted(offsets.items())
+        )  # fmt: skip
+
+    def _by_topic(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
+        return tuple(
+            TopicPartitions(topic, tuple(numbers), self._topic_id_of(topic))
+            for topic, numbers in by_topic(partitions).items()
+        )
+
 
 # -- between kafka-python's types and the requests' --------------------------------------------------------------------
 
@@ -211,14 +236,3 @@ def _settle(commit: _Commit, error: Exception | None) -> None:
             log.exception("a commit's callback failed")
     if commit.future is not None:
         commit.future.success(commit.offsets) if error is None else commit.future.failure(error)
-
-
-def _requested(offsets: Offsets) -> tuple[OffsetToCommit, ...]:
-    return tuple(
-        OffsetToCommit(partition.topic, partition.partition, at.offset, at.leader_epoch, at.metadata)
-        for partition, at in sorted(offsets.items())
-    )
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
-    return tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in by_topic(partitions).items())

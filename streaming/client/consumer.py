@@ -76,7 +76,7 @@ class GroupConsumer(ReadsPartitions, InGroup):
         )
         self._topics = SubscribedTopics(self._subscription, watch, self._group["metadata_refresh_ms"])
         self._driver, self._participant = membership(config, self._transport, CONSUMERS, self)
-        self._commits = Commits(self._driver, self._reading, config.group)
+        self._commits = Commits(self._driver, self._reading, config.group, watch.id_of)
         if topics:
             try:
                 self.subscribe(topics)

@@ -69,14 +69,15 @@ class MemberDriver(ABC, Generic[M]):
 
     Args:
         make: Makes the member from the beginning of its request ids and the present time.
+        patience_ms: The time after which an error is logged if the brokers accept no request.
     """
 
-    def __init__(self, transport: Transport, make: Callable[[str, int], M]) -> None:
+    def __init__(self, transport: Transport, make: Callable[[str, int], M], patience_ms: int) -> None:
         self._transport = transport
         self._changed = transport.condition()
         self._effects: deque[Any] = deque()
         with self._changed:
-            self._prefix = transport.register(self)
+            self._prefix = transport.register(self, patience_ms)
             self.member = make(self._prefix, monotonic_ms())
 
     @property
@@ -224,7 +225,7 @@ class Driver(MemberDriver[Member]):
     """
 
     def __init__(self, transport: Transport, config: MemberConfig) -> None:
-        super().__init__(transport, lambda prefix, now_ms: Member(config, prefix, now_ms))
+        super().__init__(transport, lambda prefix, now_ms: Member(config, prefix, now_ms), config.session_timeout_ms)
 
     @property
     def is_in_group(self) -> bool:

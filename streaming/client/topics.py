@@ -27,10 +27,18 @@ from kafka.errors import (
 )
 from msgspec import Struct
 
+from streaming.config.timeouts import ANSWER_WAIT_S
+from streaming.kafka.starting import Attempt, started
+from streaming.moments import monotonic_ms
+
 log = logging.getLogger(__name__)
 
 AGAIN_S = 1.0
 CLOSE_WAIT_S = 5.0
+
+ID_AGE_MS = 30_000
+"""The age up to which the id of a topic is given to commits and fetches. An older one may be of a deleted topic; the
+coordinator finds the id itself then."""
 
 _CLEAR = {0, UnknownTopicOrPartitionError.errno, InvalidTopicError.errno, TopicAuthorizationFailedError.errno}
 """The codes that say whether a topic exists. One that this client may not describe counts as one that does not."""
@@ -55,11 +63,13 @@ class Snapshot(Struct, frozen=True):
     Args:
         known: The names that were looked up; None if all topics were.
         unclear: The topics for which the brokers returned an error that does not mean that they do not exist.
+        asked_ms: When the brokers were asked, by the monotonic clock.
     """
 
     topics: Mapping[str, Topic] = {}
     known: frozenset[str] | None = frozenset()
     unclear: frozenset[str] = frozenset()
+    asked_ms: int = 0
 
     def knows(self, names: Collection[str]) -> bool:
         """Return whether all these topics were looked up, including those that do not exist."""
@@ -119,6 +129,13 @@ class TopicWatch:
                 raise KafkaTimeoutError(f"The brokers did not return the topics' partitions within {wait_s:g} s")
             return self.snapshot
 
+    def id_of(self, topic: str) -> str | None:
+        """Return the id of a topic; None if the snapshot does not have it, or is older than `ID_AGE_MS`."""
+        snapshot = self.snapshot
+        seen = snapshot.topics.get(topic)
+        is_young = monotonic_ms() - snapshot.asked_ms <= ID_AGE_MS
+        return seen.topic_id or None if seen is not None and is_young else None
+
     def close(self) -> None:
         """Stop the thread."""
         with self._changed:
@@ -133,7 +150,7 @@ class TopicWatch:
         admin: Any = None
         while not self._is_closing:
             try:
-                admin = admin or KafkaAdminClient(**self._kafka)
+                admin = admin or started(self._open, ANSWER_WAIT_S)
                 self._look(admin, self._wanted())
             except (KafkaError, OSError) as error:
                 log.warning("the lookup of topics and partitions failed and is retried: %s", error)
@@ -147,6 +164,9 @@ class TopicWatch:
                 self._wait(partial(self._must_look_before, age_s), wait_s)
         if admin is not None:
             admin.close()
+
+    def _open(self, attempt: Attempt) -> Any:
+        return KafkaAdminClient(**attempt.config(self._kafka))
 
     def _wait(self, until: Callable[[], bool], wait_s: float) -> None:
         with self._changed:
@@ -175,12 +195,13 @@ class TopicWatch:
         return not (self.snapshot.known or frozenset()).issubset(self.snapshot.topics)
 
     def _look(self, admin: Any, wanted: frozenset[str] | None) -> None:
+        asked_ms = monotonic_ms()
         described = [] if wanted == frozenset() else admin.describe_topics(None if wanted is None else sorted(wanted))
         racks = _racks(admin) if described else {}
         topics = {each["name"]: _topic(each, racks) for each in described if not each["error_code"]}
         unclear = frozenset(each["name"] for each in described if each["error_code"] not in _CLEAR)
         with self._changed:
-            self.snapshot = Snapshot(topics, wanted, unclear)
+            self.snapshot = Snapshot(topics, wanted, unclear, asked_ms)
             self._changed.notify_all()
 
 

@@ -12,6 +12,7 @@ request itself is mostly not sent again: its sender does that, as after any erro
 
 import itertools
 import logging
+import math
 import secrets
 import socket
 import threading
@@ -24,8 +25,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaConfigurationError, KafkaError
 from msgspec import structs
 
 from coordinator.errors import ErrorCode
@@ -35,9 +36,13 @@ from coordinator.outputs import AnyAnswer
 from coordinator.requests import Request
 from streaming.client.beats import TOKEN_BYTES, may_be_one_of_many, records_of
 from streaming.client.following import FollowedGroups, Lane
+from streaming.client.sending import CLOSE_WAIT_S, Outage, RequestProducer, Told
 from streaming.client.topics import TopicWatch
+from streaming.config.timeouts import ANSWER_WAIT_S, LEADERS_WAIT_S, RECONNECT_BACKOFF_MAX_MS
 from streaming.errors import BrokerUnreachable, NoAnswer, NoCoordinator, UserError
-from streaming.moments import unix_ms
+from streaming.kafka.brokers import LOOK_WAIT_S, unreachable_at
+from streaming.kafka.starting import started
+from streaming.moments import monotonic_ms, unix_ms
 from streaming.wire.inbox import Inbox, read_answer
 from streaming.wire.signing import Signer
 
@@ -49,14 +54,15 @@ TURN_MS = 50
 TICK_MS = 1_000
 """A turn begins at each multiple of this time by the wall clock, since heartbeats of many processes fall due then."""
 
-LEADER_WAIT_MS = 15_000
-"""The time for which the reply partition may have no leader. A new topic has one a moment after its creation."""
-
 COMMAND_WAIT_S = 30.0
 """The time for which a command waits for the coordinator's response."""
 
 FOLLOW_WAIT_S, FOLLOW_WAIT_S_MAX = 0.05, 1.0
 """The time until a request is sent again whose group is on its way to another coordinator: it doubles each time."""
+
+PATIENCE_MS = 45_000
+"""The time without an accepted request after which an error is logged, for a sender that does not name one: a session
+by default."""
 
 LANES_MAX = 32
 """The other coordinators of one client: as many as the peers of a coordinator. The responses for groups at further
@@ -64,12 +70,7 @@ ones have the error of the redirection."""
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR.number
 
-CLOSE_WAIT_S = 5.0
 TROUBLE_WAIT_S = 1.0
-RECONNECT_WAIT_MS_MAX = 1_000
-"""As in Kafka's own clients. With kafka-python's half a minute, sessions that began on the brokers' return would
-expire.
-"""
 
 
 class Correspondent(Protocol):
@@ -109,13 +110,14 @@ class Transport:
         self._lanes = {topic_prefix: self._home}
         self.moves = FollowedGroups(topic_prefix, peers)
         self._servers = kafka["bootstrap_servers"]
-        self._client_of: Any = kafka.get("kafka_client", KafkaConsumer.DEFAULT_CONFIG["kafka_client"])
         self._answers = Inbox()
         self._beats: list[AnyHeartbeat] = []
         self._correspondents: dict[str, Correspondent] = {}
+        self._patience_ms: dict[str, int] = {}
+        self._outage = Outage(self._servers)
         self.topics = TopicWatch(kafka)
         self._closing = threading.Event()
-        self._reader = self._open(kafka)
+        self._reader = self._open_in_time(kafka)
         self._thread = threading.Thread(target=self._run, name=f"coordinator transport {self.inbox[:8]}", daemon=True)
         self._thread.start()
 
@@ -127,7 +129,17 @@ class Transport:
     ) -> None:
         self.close()
 
-    def _open(self, kafka: Mapping[str, object]) -> Any:
+    def _open_in_time(self, kafka: Mapping[str, Any]) -> Any:
+        """Return the reader of replies. A broker that is down may end an attempt; the next one may choose another."""
+        wait_s = min(ANSWER_WAIT_S, kafka.get("bootstrap_timeout_ms", math.inf) / 1_000)
+        try:
+            return started(lambda attempt: self._open(attempt.config(kafka)), wait_s)
+        except KafkaConfigurationError:
+            raise  # a wrong setting, as a KafkaConsumer refuses it
+        except (KafkaError, OSError) as error:
+            raise unreachable_at(kafka, error, wait_s=min(LOOK_WAIT_S, wait_s)) from error
+
+    def _open(self, kafka: Mapping[str, Any]) -> Any:
         clients: list[Any] = []
         orphans: list[Any] = []  # their owner failed in its constructor, so that it cannot close them
 
@@ -136,27 +148,24 @@ class Transport:
 
             A later request for a topic would wait for `retry_backoff_ms` after connecting, at each start.
             """
-            clients.append(self._client_of(**config))
+            clients.append(kafka["kafka_client"](**config))
             clients[-1].cluster.need_all_topic_metadata = True
             orphans.append(clients[-1])
             return clients[-1]
 
         shared = {"client_id": f"coordinator-client-{self.inbox[:8]}", "metrics_enabled": False,
-                  "reconnect_backoff_max_ms": RECONNECT_WAIT_MS_MAX, **kafka,
+                  "reconnect_backoff_max_ms": RECONNECT_BACKOFF_MAX_MS, **kafka,
                   "allow_auto_create_topics": False, "kafka_client": acquainted}  # fmt: skip
-        try:
-            with ExitStack() as opened:
-                opened.callback(lambda: [client.close() for client in orphans])
-                reader = KafkaConsumer(group_id=None, enable_auto_commit=False, auto_offset_reset="earliest", **shared)
-                opened.callback(reader.close)
-                orphans.clear()
-                self._producer = KafkaProducer(acks="all", enable_idempotence=True, linger_ms=0, **shared)
-                opened.callback(self._producer.close, timeout=0)
-                orphans.clear()  # the producer's thread may still be using its own client
-                self._stand_at_the_end(reader)
-                opened.pop_all()
-        except (KafkaError, OSError) as error:
-            raise BrokerUnreachable.at(self._servers, error) from error
+        with ExitStack() as opened:
+            opened.callback(lambda: [client.close() for client in orphans])
+            reader = KafkaConsumer(group_id=None, enable_auto_commit=False, auto_offset_reset="earliest", **shared)
+            opened.callback(reader.close)
+            orphans.clear()
+            self._producer = RequestProducer(shared, self._outage)
+            opened.callback(self._producer.close, timeout=0)
+            orphans.clear()  # the producer's thread may still be using its own client
+            self._stand_at_the_end(reader)
+            opened.pop_all()
         clients[-1].cluster.add_topic(self._home.requests)  # the producer would forget its leaders at the next refresh
         for client in clients:
             client.cluster.need_all_topic_metadata = False
@@ -173,27 +182,32 @@ class Transport:
         mine = TopicPartition(lane.replies, shard_of(lane.inbox, len(partitions)))
         reader.assign([*reader.assignment(), mine])
         reader.seek_to_end(mine)
-        if reader.position(mine, timeout_ms=LEADER_WAIT_MS) is None:
+        if reader.position(mine, timeout_ms=1_000 * LEADERS_WAIT_S) is None:
             raise BrokerUnreachable(
                 f"{mine.topic} has no leader for partition {mine.partition}. See the brokers' logs."
             )
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
-    def register(self, correspondent: Correspondent) -> str:
-        """Register a receiver of responses and deadlines. Return the prefix with which its request ids must begin."""
+    def register(self, correspondent: Correspondent, patience_ms: int = PATIENCE_MS) -> str:
+        """Register a receiver of responses and deadlines. Return the prefix with which its request ids must begin.
+
+        Args:
+            patience_ms: The time after which an error is logged if the brokers accept no request.
+        """
         name = secrets.token_hex(TOKEN_BYTES)
         self._answers.open_mailbox(name, partial(_guarded, correspondent.receive))
-        self._correspondents[name] = correspondent
+        self._correspondents[name], self._patience_ms[name] = correspondent, patience_ms
         return f"{name}."
 
     def unregister(self, prefix: str) -> None:
         """Unregister the owner of this prefix."""
         name = prefix.removesuffix(".")
         self._correspondents.pop(name, None)
+        self._patience_ms.pop(name, None)
         self._answers.close_mailbox(name)
 
-    def send(self, request: Request, on_error: Callable[[BaseException], object] | None = None) -> None:
+    def send(self, request: Request, on_error: Told | None = None) -> None:
         """Append a request to the request topic. Returns before the broker has it.
 
         Heartbeats that fall due at the same time are sent in one record for each shard; of the consumer protocol, only
@@ -226,13 +240,13 @@ class Transport:
         lane: Lane,
         request: Request,
         partition: int | None = None,
-        on_error: Callable[[BaseException], object] | None = None,
+        on_error: Told | None = None,
     ) -> None:
         told = on_error or (lambda error: log.warning("a %s request was not sent: %s", _kind(request), error))
         self.moves.asked(request)
         addressed = request if lane is self._home else structs.replace(request, reply_to=lane.inbox)
         value, key = lane.signer.value_of(addressed, unix_ms()), request.group_id.encode()
-        self._producer.send(lane.requests, key=key, value=value, partition=partition).add_errback(told)
+        self._producer.send(lane.requests, key, value, partition, told)
 
     def ask(self, request: Request, timeout_s: float = 10.0, *, follows: bool = True) -> AnyAnswer:
         """Send one request and wait for its response. `request_id` and `reply_to` are set here.
@@ -300,15 +314,17 @@ class Transport:
 
     def record_reader(self, config: Mapping[str, Any]) -> Any:
         """Return a new KafkaConsumer without a group, for the records of a member's partitions."""
-        return KafkaConsumer(**config)
+        wait_s = config.get("bootstrap_timeout_ms", KafkaConsumer.DEFAULT_CONFIG["bootstrap_timeout_ms"]) / 1_000
+        return started(lambda attempt: KafkaConsumer(**attempt.config(config)), wait_s)
 
     def client_host(self) -> str:
         """Return the address from which this process reaches the brokers, as Kafka prints it."""
         servers = self._servers if isinstance(self._servers, str) else next(iter(self._servers), "")  # type: ignore[call-overload]
         host, _, port = servers.split(",")[0].rpartition(":")
         try:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                probe.connect((host, int(port)))  # this sends nothing, it only chooses the route
+            (family, kind, _, _, address), *_ = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+            with socket.socket(family, kind) as probe:
+                probe.connect(address)  # this sends nothing, it only chooses the route
                 return f"/{probe.getsockname()[0]}"
         except (OSError, ValueError):
             return ""
@@ -340,14 +356,18 @@ class Transport:
             for correspondent in list(self._correspondents.values()):
                 _guarded(correspondent.advance)
             _guarded(self._send_beats)
+            self._outage.log_changes(min(list(self._patience_ms.values()), default=PATIENCE_MS), monotonic_ms())
         self._reader.close()
 
     def _send_beats(self) -> None:
         """Send the heartbeats of this turn in one record for each shard, or in several if there are very many."""
         beats, self._beats = self._beats, []
         shards = lambda lane: len(self._producer.partitions_for(lane.requests))  # noqa: E731
-        for lane, shard, record in records_of(beats, self._lane_of, shards, self.inbox):
-            self._append_to(lane, record, shard)
+        try:
+            for lane, shard, record in records_of(beats, self._lane_of, shards, self.inbox):
+                self._append_to(lane, record, shard)
+        except KafkaError as error:  # their members send the next ones soon
+            log.warning("heartbeats were not sent: %s", error)
 
     def _deliver(self, lane: Lane, value: bytes) -> None:
         if (answer := read_answer(value)) is not None and self.moves.answered(lane.prefix, answer):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -20,9 +20,11 @@ from pydantic_settings import (
 
 from coordinator import limits
 from coordinator.config import MINUTE_MS, Config
+from streaming.config import timeouts
 from streaming.config.peers import NO_PEERS, PeerAccess
 from streaming.config.principals import AccessControl
 from streaming.config.security import BrokerAccess, GatewayAccess
+from streaming.config.values import Host, is_any_address
 from streaming.errors import Exit, UserError
 from streaming.logs import FORMAT_VARIABLE
 from streaming.wire.peering import Peering
@@ -30,7 +32,6 @@ from streaming.wire.signing import Signer, Signing
 
 CONFIG_FILE_VARIABLE = "COORDINATOR_CONFIG"
 
-_SOURCE_ATTEMPTS = 3
 _LINGER_MS = 20  # a batch ends with a flush, which does not wait for linger
 
 SINK_BATCH_BYTES = 32_768
@@ -67,13 +68,13 @@ class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
     )
 
     # monitoring
-    health_host: str = Field("127.0.0.1", min_length=1, description="The address of the health checks.")
+    health_host: Host = Field("127.0.0.1", description="The address of the health checks.")
     health_port: int | None = Field(
         None, ge=0, le=65_535, description="Port of /healthz, /readyz and /metrics; none if not set."
     )
 
     # the dashboard
-    dashboard_host: str = Field("127.0.0.1", min_length=1, description="The address of the dashboard.")
+    dashboard_host: Host = Field("127.0.0.1", description="The address of the dashboard.")
     dashboard_port: int = Field(9494, ge=0, le=65_535, description="The dashboard's port; with 0 a free one.")
     dashboard_names: str = Field("", description="The dashboard's names at a proxy on this machine, comma-separated.")
     dashboard_metrics_groups_max: int = Field(
@@ -82,13 +83,30 @@ class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
     dashboard_metrics_of_partitions: bool = Field(False, description="Add figures of single partitions.")
 
     # Spark
-    master: str | None = Field(None, description="Spark master; local[2] unless spark-submit names one.")
+    master: str | None = Field(
+        None, description="Spark master; that of spark-submit or spark-defaults.conf, or else local[2]."
+    )
     shuffle_partitions: int = Field(
         2, ge=1, le=1000, description="Parallel tasks that serve shards; about the cores. Fixed for a checkpoint."
     )
     checkpoint: str = Field("checkpoints/default", min_length=1, description="Folder of the query's state.")
+    store_endpoint: str = Field(
+        "",
+        pattern=r"^(https?://\S+)?$",
+        description="The S3 server of a checkpoint on s3a:; Amazon's own if empty.",
+    )
+    store_region: str = Field("", pattern=r"^[a-z0-9-]*$", description="Region of that server; found out if empty.")
+    checkpoint_wait_ms: int = Field(
+        600_000,
+        ge=3_000,
+        le=3_600_000,
+        description="The query's longest wait for the store of the checkpoint, while it does not answer.",
+    )
+    checkpoint_may_be_empty: bool = Field(
+        False, description="Start over with an empty checkpoint although topics have records; for one start."
+    )
     checkpoint_may_be_outdated: bool = Field(
-        False, description="Start although events have a later time: a clock was ahead, or the newest one is lost."
+        False, description="Start although events have a later time, or handled requests were replaced; for one start."
     )
     checkpoint_synced: bool = Field(
         True, description="Sync a batch's plan and state to a local disk before its output; off for faster batches."
@@ -114,15 +132,15 @@ class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
     )
 
     # the gateway; the settings of its certificates are in `GatewayAccess`
-    gateway_host: str = Field("127.0.0.1", min_length=1, description="The address on which the gateway listens.")
+    gateway_host: Host = Field("127.0.0.1", description="The address on which the gateway listens.")
     gateway_port: int = Field(
         9192,
         ge=0,
         le=65_535,
         description="Clients' bootstrap port. Broker N is at this plus 1 plus N; with 0 all are free ports.",
     )
-    gateway_advertised_host: str | None = Field(
-        None, min_length=1, description="The host to which clients connect; gateway_host if not set."
+    gateway_advertised_host: Host | None = Field(
+        None, description="The host to which clients connect; gateway_host if not set."
     )
     gateway_metrics_port: int | None = Field(
         None, ge=0, le=65_535, description="The port of the gateway's figures, at gateway_host; none if not set."
@@ -284,6 +302,19 @@ class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
         own = self.requests_topic, self.replies_topic, self.groups_topic, self.events_topic
         return *own, self.transactions_topic
 
+    def gateway_client_host(self) -> str:
+        """Return the host to which the gateway sends its clients.
+
+        Raises:
+            BadSettings: Clients could not connect to it.
+        """
+        host = self.gateway_advertised_host or self.gateway_host
+        if is_any_address(host):
+            raise BadSettings(
+                f"Clients of the gateway cannot connect to {host}: set gateway_advertised_host to its name or address."
+            )
+        return host
+
     @property
     def is_relayed_as_gateway(self) -> bool:
         """Whether the brokers take relayed requests for the gateway's own, because they know the gateway by its
@@ -301,6 +332,13 @@ class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
     def peering(self) -> Peering | None:
         """Return the key and the topics of the other coordinators; None without peers."""
         return self.peering_at(self.topic_prefix)
+
+    def secrets(self) -> frozenset[str]:
+        """Return the texts of all passwords and keys, so that they can be removed from an output. Never display
+        them."""
+        fields = (getattr(self, name) for name in type(self).model_fields)
+        kept = (*fields, *self._secrets.values(), *self._access_keys, self._peer_key)
+        return frozenset(each.get_secret_value() for each in kept if isinstance(each, SecretStr))
 
     def group_config(self, fencing_token_floor: int = 0, peer_partitions: Mapping[str, int] = NO_PEERS) -> Config:
         """Return the settings that the core needs.
@@ -339,12 +377,14 @@ class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
     def kafka_source_options(self) -> dict[str, str]:
         """Return the options of Spark's Kafka source: the connection to the brokers, and how long Spark waits for
         them."""
+        ends_ms = min(timeouts.SOURCE_TIMEOUT_MS, self._try_ms)
         return {
             **self._kafka_options(),
-            "kafka.default.api.timeout.ms": str(self.broker_wait_ms // _SOURCE_ATTEMPTS),
-            "kafka.request.timeout.ms": str(min(30_000, self.broker_wait_ms // _SOURCE_ATTEMPTS)),
+            "kafka.default.api.timeout.ms": str(ends_ms),
             "kafka.max.poll.records": "10000",  # Spark requests the ends of a partition at each poll
-            "fetchOffset.numRetries": str(_SOURCE_ATTEMPTS),
+            "kafkaConsumer.pollTimeoutMs": str(self._try_ms),
+            "fetchOffset.numRetries": str(-(-self.broker_wait_ms // ends_ms)),
+            "fetchOffset.retryIntervalMs": str(timeouts.SOURCE_PAUSE_MS),
         }
 
     def kafka_sink_options(self) -> dict[str, str]:
@@ -352,15 +392,27 @@ class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
         them."""
         return {
             **self._kafka_options(),
-            "kafka.delivery.timeout.ms": str(self.broker_wait_ms),
-            "kafka.request.timeout.ms": str(min(30_000, self.broker_wait_ms - _LINGER_MS)),
+            "kafka.delivery.timeout.ms": str(self._try_ms),
+            "kafka.max.block.ms": str(self._try_ms),
             "kafka.max.request.size": str(limits.RECORD_BYTES_MAX + 1_024),
             "kafka.batch.size": str(SINK_BATCH_BYTES),
             "kafka.linger.ms": str(_LINGER_MS),
         }
 
+    @property
+    def _try_ms(self) -> int:
+        """The longest wait for brokers in one of the tries of a phase."""
+        return self.broker_wait_ms // timeouts.BROKER_WAIT_PARTS
+
     def _kafka_options(self) -> dict[str, str]:
-        return {f"kafka.{name}": value for name, value in self.java_client_properties().items()}
+        connect_ms = str(timeouts.CONNECT_TIMEOUT_MS)
+        return {
+            "kafka.request.timeout.ms": str(min(timeouts.REQUEST_TIMEOUT_MS, self._try_ms - _LINGER_MS)),
+            "kafka.socket.connection.setup.timeout.ms": connect_ms,
+            "kafka.socket.connection.setup.timeout.max.ms": connect_ms,
+            "kafka.reconnect.backoff.max.ms": str(timeouts.RECONNECT_BACKOFF_MAX_MS),
+            **{f"kafka.{name}": value for name, value in self.java_client_properties().items()},
+        }
 
 
 def _refuse_unknown_variables(settings: type[Settings]) -> None:

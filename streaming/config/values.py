@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -51,17 +51,41 @@ def _token_url(url: str) -> str:
     return _printable(url)
 
 
+def _host(text: str) -> str:
+    """Return a host name or an address; an IPv6 address without its brackets."""
+    host = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if ":" in host and _address(host) is None:
+        raise wrong("it must be a host name or an address, without a port")
+    return host
+
+
 File = Annotated[str, AfterValidator(_readable)]
+Host = Annotated[str, Field(min_length=1), AfterValidator(_host)]
 Name = Annotated[str, Field(min_length=1), AfterValidator(_printable)]
 TokenUrl = Annotated[str, AfterValidator(_token_url)]
 Secret = Annotated[SecretStr, Field(min_length=1), AfterValidator(_printable_secret)]
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address or a host name is reachable only from this machine."""
+    """Return whether an address or a host name is reachable only from this machine.
+
+    An IPv4 address in the form of IPv6 is none, as in Python before 3.13.
+    """
+    if (address := _address(host.strip("[]"))) is None:
+        return host == "localhost"
+    return address.is_loopback and getattr(address, "ipv4_mapped", None) is None
+
+
+def is_any_address(host: str) -> bool:
+    """Return whether a listener there listens on all addresses. A client cannot connect to such an address."""
+    address = _address(host)
+    return address is not None and address.is_unspecified
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
     with suppress(ValueError):
-        return ip_address(host.strip("[]")).is_loopback
-    return host == "localhost"
+        return ip_address(text)
+    return None
 
 
 def secret_in(file: str | None) -> SecretStr | None:

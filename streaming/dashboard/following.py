@@ -93,7 +93,7 @@ class Following:
         while not self._stopping.is_set():
             with self._going_on("lag"):
                 ends = ends or EndOffsets(self._settings)
-                self._live.publish_lag_changes(ends.of(self._live.wanted_ends() | {ours}))
+                self._live.publish_lag_changes(ends.bounds({**self._live.wanted_ends(), ours: None}))
                 self._are_back()
             self._stopping.wait(PAUSES_S[self._live.status.phase])
 

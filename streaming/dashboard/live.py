@@ -25,7 +25,7 @@ from streaming.views import Raw, Views
 from streaming.views import answers as say
 from streaming.views.fields import PartitionKey
 from streaming.views.fold import PublishedRecord
-from streaming.views.lag import Ends, places
+from streaming.views.lag import Bounds, Ends, lowest_committed, places
 from streaming.views.lives import Life, joined, named_by
 from streaming.views.rows import GroupSummary
 from streaming.views.why import why
@@ -88,7 +88,7 @@ class Live:
         self.peers: Mapping[str, Live] = {}
         self._now_ms = now_ms
         self._feed = feed or Feed()
-        self._ends: dict[PartitionKey, int] = {}
+        self._ends: dict[PartitionKey, Bounds] = {}
         self.has_begun = False
         self._overview: tuple[float, int, bytes] | None = None
         self._making = threading.Lock()
@@ -109,7 +109,7 @@ class Live:
                 self._feed.add(told.group_id, told if isinstance(told, Event) else None)
 
     def publish_lag_changes(self, ends: Ends) -> None:
-        """Store new end offsets, and publish each group whose lag they change."""
+        """Store new ends of logs, and publish each group whose lag they change."""
         with self.lock:
             moved = {place for place, end in ends.items() if self._ends.get(place) != end}
             self._ends = dict(ends)
@@ -123,10 +123,10 @@ class Live:
         with self.lock:
             yield self.views, self._ends
 
-    def wanted_ends(self) -> set[PartitionKey]:
-        """Return the partitions whose end offsets are needed."""
+    def wanted_ends(self) -> dict[PartitionKey, int | None]:
+        """Return the partitions whose logs' ends are needed, with the lowest committed offset of each."""
         with self.lock:
-            return places(self.views.present())
+            return lowest_committed(self.views.present())
 
     def say(self, status: Status) -> None:
         """Set the state of reading. After catching up, every browser loads everything again."""

@@ -33,7 +33,7 @@ class Orders:
                 wanted = {"num_partitions": PARTITIONS, "replication_factor": settings.replication_factor}
                 with suppress(TopicAlreadyExistsError):
                     admin.create_topics({TOPIC: wanted}, wait_for_metadata=True)
-            self._producer = KafkaProducer(**arguments)
+            self._producer = KafkaProducer(enable_idempotence=False, **arguments)
         except KafkaError as error:
             raise BrokerUnreachable(
                 f"The demo's topic {TOPIC} cannot be created at {settings.bootstrap_servers} ({error}): see the broker."

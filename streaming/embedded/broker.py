@@ -1,4 +1,5 @@
-"""An embedded Kafka broker: one KRaft node in a separate process, bound to the loopback address.
+"""An embedded Kafka broker: one KRaft node in a separate process, bound to a loopback address. It is alone, or one of
+the nodes of a `Cluster`.
 
 The broker's folder contains all its files: `data`, kept from one start to the next; `broker.log`, the broker's output;
 `server.properties` and `log4j2.properties`, written again at each start from `broker.properties` and
@@ -15,7 +16,8 @@ import shutil
 import socket
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -31,7 +33,7 @@ from streaming.errors import BrokerFailed, PortTaken
 HOST = "127.0.0.1"
 PORTS = range(20_000, 32_768)  # below those of outgoing connections, so that a restart finds its own port free
 START_ATTEMPTS = 3  # with ports that we choose, if another program took one first
-START_WAIT_S = 60.0
+START_WAIT_S = 180.0  # a process that ends is noticed at once: this is for one that hangs
 STOP_WAIT_S = 20.0
 READY_POLL_S = 0.05
 PROBE_WAIT_MS = 2_000
@@ -40,7 +42,7 @@ _PROBE = {"ready": {"num_partitions": 1, "replication_factor": 1}}  # a topic th
 
 _HERE = Path(__file__).parent
 _FORMAT_OPTIONS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_BROKER_OPTIONS = ("-Xms128m", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:+ExitOnOutOfMemoryError")
+_BROKER_OPTIONS = ("-Xms128m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:+ExitOnOutOfMemoryError")
 _FORMAT = ("kafka.tools.StorageTool", "format", "--config", "server.properties", "--ignore-formatted")
 _LOG_OPTIONS = ("-Dlog4j2.configurationFile=log4j2.properties", "-Djava.awt.headless=true")
 
@@ -50,6 +52,23 @@ _TELLING = (
     re.compile(r"^\[[^\]]+\] (?:ERROR|FATAL) (.+?)(?: \([\w.$]+\))?$", re.MULTILINE),
     re.compile(r"^(\S.*)$", re.MULTILINE),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker's place in a cluster of several.
+
+    Args:
+        host: The loopback address of its ports.
+        voters: The controllers of the cluster, as Kafka's setting `controller.quorum.voters`.
+    """
+
+    node_id: int
+    host: str
+    port: int
+    controller_port: int
+    voters: str
+    cluster_id: str
 
 
 class Broker:
@@ -62,6 +81,8 @@ class Broker:
         die_with_parent: Whether the broker ends with our process even if that is killed (on Linux).
         report: Called with a sentence before each slow step.
         bundle: The broker's jars; a bundle of another version of Kafka runs that version.
+        node: The broker's place in a cluster; None for a broker that is alone.
+        heap_mb: The maximum size of Java's heap, MiB.
     """
 
     def __init__(
@@ -73,12 +94,16 @@ class Broker:
         die_with_parent: bool = True,
         report: Callable[[str], None] | None = None,
         bundle: Bundle = BROKER,
+        node: Node | None = None,
+        heap_mb: int = 512,
     ) -> None:
-        self._bundle = bundle
+        self.bundle = bundle
+        self.node = node
+        self.host = HOST if node is None else node.host
+        self._heap_mb = heap_mb
         self.data_dir = data_dir.absolute()
         self.log_file = self.data_dir / "broker.log"
-        self._port_wanted = port
-        self._port = port
+        self._port_wanted = self._port = port if node is None else node.port
         self._properties = dict(properties or {})
         self._die_with_parent = die_with_parent
         self._report = report or (lambda _: None)
@@ -91,7 +116,7 @@ class Broker:
     def bootstrap_servers(self) -> str:
         """The clients' address, known from `start` on. A restart keeps it unless another program has taken the port."""
         assert self._port is not None, "the broker has not been started"
-        return f"{HOST}:{self._port}"
+        return f"{self.host}:{self._port}"
 
     @property
     def pid(self) -> int:
@@ -99,11 +124,22 @@ class Broker:
         return self._child.pid
 
     @property
+    def all(self) -> Sequence["Broker"]:
+        """The broker itself, as `Cluster.all` has all brokers of a cluster."""
+        return [self]
+
+    @property
     def running(self) -> bool:
         return self._child is not None and not self._child.ended.is_set()
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the broker has ended by itself, or another program has ended it."""
+        return self._child is not None and self._child.ended.is_set()
+
     def start(self) -> Self:
-        """Start the broker. Return when it accepts requests and creates topics.
+        """Start the broker. Return when it accepts requests and creates topics. One of a cluster needs a majority of
+        the brokers for that.
 
         Raises:
             JavaMissing, JarsUnavailable: java or the jars are missing.
@@ -112,7 +148,7 @@ class Broker:
                 there.
         """
         assert not self.running, "the broker is running"
-        java, jars = find_java(), fetch(self._bundle, report=self._report)
+        java, jars = find_java(), fetch(self.bundle, report=self._report)
         self._report("Starting the embedded Kafka broker.")
         for attempt in range(1, START_ATTEMPTS + 1):
             port, controller_port = self._choose_ports()
@@ -157,18 +193,12 @@ class Broker:
         Raises:
             PortTaken: the requested port is not free.
         """
-        if self._port_wanted is not None and not _is_free(self._port_wanted):
+        if self._port_wanted is not None and not is_free(self._port_wanted, self.host):
             raise PortTaken(_port_taken(self._port_wanted))
-        port = self._port_wanted or self._last_port() or _free_port()
-        return port, _free_port(but=port)
-
-    def _last_port(self) -> int | None:
-        """Return the port of the folder's last start; None if it is not free."""
-        file = self.data_dir / "server.properties"
-        if not file.exists():
-            return None
-        last = re.search(rf"^listeners=PLAINTEXT://{HOST}:(\d+)", file.read_text(), re.MULTILINE)
-        return int(last[1]) if last and _is_free(int(last[1])) else None
+        if self.node is not None:
+            return self.node.port, self.node.controller_port
+        port = self._port_wanted or last_port(self.data_dir, self.host) or free_port()
+        return port, free_port(but={port})
 
     def _launch(self, java: Path, jars: Sequence[Path], port: int, controller_port: int) -> None:
         """Start the broker on these ports and wait until it is ready. If that fails, no process remains."""
@@ -178,24 +208,31 @@ class Broker:
         log_from = self.log_file.stat().st_size if self.log_file.exists() else 0
         try:
             if not (self.data_dir / "data" / "meta.properties").exists():
-                formatter = self._run(java, *_FORMAT_OPTIONS, *common, *_FORMAT, "--cluster-id", _cluster_id())
+                cluster_id = self.node.cluster_id if self.node else new_cluster_id()
+                formatter = self._run(java, *_FORMAT_OPTIONS, *common, *_FORMAT, "--cluster-id", cluster_id)
                 if not formatter.ended.wait(START_WAIT_S) or formatter.exit_code != 0:
                     raise self._failure(log_from)
             options = shlex.split(os.environ.get("KAFKA_JVM_PERFORMANCE_OPTS", ""))
-            child = self._run(java, *_BROKER_OPTIONS, *options, *common, "kafka.Kafka", "server.properties")
-            while _cluster_of_ready(port) != self._cluster():
+            heap = f"-Xmx{self._heap_mb}m"
+            child = self._run(java, *_BROKER_OPTIONS, heap, *options, *common, "kafka.Kafka", "server.properties")
+            while _cluster_of_ready(self.host, port, self._node_id) != formatted_cluster_id(self.data_dir):
                 if child.ended.wait(READY_POLL_S) or time.monotonic() > deadline_s:
                     raise self._failure(log_from)
         except BaseException:
             self.kill()
             raise
 
+    @property
+    def _node_id(self) -> int:
+        return int(self._properties.get("node.id", 1)) if self.node is None else self.node.node_id
+
     def _write_configuration(self, port: int, controller_port: int) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         ours = {
-            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
-            "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+            "node.id": str(self._node_id),
+            "listeners": f"PLAINTEXT://{self.host}:{port},CONTROLLER://{self.host}:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.host}:{port}",
+            "controller.quorum.voters": self.node.voters if self.node else f"1@{HOST}:{controller_port}",
         }
         added = "".join(f"{name}={value}\n" for name, value in (ours | self._properties).items())
         (self.data_dir / "server.properties").write_text((_HERE / "broker.properties").read_text() + "\n" + added)
@@ -209,13 +246,6 @@ class Broker:
             die_with_parent=self._die_with_parent,
         )
         return self._child
-
-    def _cluster(self) -> str:
-        """Return the cluster id that the folder was formatted with; "" if the file is damaged, which the broker reports
-        itself.
-        """
-        found = re.search(r"^cluster\.id=(.+)$", (self.data_dir / "data" / "meta.properties").read_text(), re.MULTILINE)
-        return found[1] if found else ""
 
     def _failure(self, log_from: int) -> PortTaken | BrokerFailed:
         """Return the error of a failed start, from the broker's log since `log_from`."""
@@ -237,37 +267,58 @@ def _port_taken(port: int) -> str:
     return f"Another program uses port {port}. Stop that program, or choose another port for the broker."
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int, host: str = HOST) -> bool:
+    """Return whether a process may listen on a port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the broker does: closed connections may linger
         try:
-            probe.bind((HOST, port))
+            probe.bind((host, port))
         except OSError:
             return False
     return True
 
 
-def _free_port(but: int | None = None) -> int:
-    """Return a random free port other than `but`. It is random, since two brokers may start at the same time."""
-    return next(port for port in random.sample(PORTS, len(PORTS)) if port != but and _is_free(port))
+def free_port(but: Collection[int] = (), host: str = HOST) -> int:
+    """Return a random free port that is none of `but`. It is random, since two brokers may start at the same time."""
+    return next(port for port in random.sample(PORTS, len(PORTS)) if port not in but and is_free(port, host))
 
 
-def _cluster_id() -> str:
+def last_port(data_dir: Path, host: str = HOST) -> int | None:
+    """Return the clients' port of the last start in a broker's folder; None if there is none, or if it is not free."""
+    file = data_dir / "server.properties"
+    if not file.exists():
+        return None
+    last = re.search(rf"^listeners=PLAINTEXT://{re.escape(host)}:(\d+)", file.read_text(), re.MULTILINE)
+    return int(last[1]) if last and is_free(int(last[1]), host) else None
+
+
+def new_cluster_id() -> str:
     """Return an id in Kafka's format. It does not begin with a dash, which would look like an option."""
     return "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
-def _cluster_of_ready(port: int) -> str | None:
-    """Return the cluster id of the broker at `port`; None until it has joined its controller, so that it can create a
-    topic.
+def formatted_cluster_id(data_dir: Path) -> str | None:
+    """Return the cluster id that a broker's folder was formatted with; None if it was not, or if the file is damaged,
+    which the broker reports itself.
+    """
+    file = data_dir / "data" / "meta.properties"
+    found = re.search(r"^cluster\.id=(.+)$", file.read_text(), re.MULTILINE) if file.exists() else None
+    return found[1] if found else None
+
+
+def _cluster_of_ready(host: str, port: int, node_id: int) -> str | None:
+    """Return the cluster id of the broker at `port`; None until the controllers count it among the brokers and it can
+    create a topic.
 
     The id distinguishes our broker from another one that took the port first.
     """
     try:
-        socket.create_connection((HOST, port), timeout=1.0).close()
-        with KafkaAdminClient(bootstrap_servers=f"{HOST}:{port}", bootstrap_timeout_ms=PROBE_WAIT_MS) as admin:
+        socket.create_connection((host, port), timeout=1.0).close()
+        with KafkaAdminClient(bootstrap_servers=f"{host}:{port}", bootstrap_timeout_ms=PROBE_WAIT_MS) as admin:
             (probe,) = admin.create_topics(_PROBE, validate_only=True, raise_errors=False)["topics"]
             ready = for_code(probe["error_code"]) in (NoError, TopicAlreadyExistsError)
-            return str(admin.describe_cluster()["cluster_id"]) if ready else None
+            cluster = admin.describe_cluster()
+            is_member = any(broker["broker_id"] == node_id for broker in cluster["brokers"])
+            return str(cluster["cluster_id"]) if ready and is_member else None
     except (OSError, KafkaError):
         return None

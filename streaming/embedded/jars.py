@@ -57,6 +57,7 @@ CONNECTORS = {spark: Bundle(f"connector-{spark}", "Spark's Kafka connector") for
 batch: its KafkaMicroBatchStream.metrics has no latest offsets then."""
 BROKER = Bundle("broker", "the Kafka broker")
 TOOLS = Bundle("tools", "Kafka's command line tools")  # beside the jars of BROKER, not without them
+S3 = Bundle("s3", "Hadoop's file system for S3")
 
 
 def connector() -> Bundle:
@@ -104,6 +105,15 @@ def fetch(bundle: Bundle, *, cache_dir: Path | None = None, report: Report | Non
     return tuple(folder / name for name in lock)
 
 
+def unusable(bundle: Bundle, cache_dir: Path | None = None) -> list[str]:
+    """Return the names of the jars that `fetch` would download: those that are missing or damaged. Nothing is written.
+
+    Raises:
+        OSError: a jar cannot be read.
+    """
+    return _unusable(read_lock(bundle), _folder(bundle, cache_dir or default_cache_dir()))
+
+
 def default_cache_dir() -> Path:
     """Return the folder for jars if the caller gives none."""
     chosen = os.environ.get(CACHE_VARIABLE)
@@ -142,10 +152,15 @@ def _download(bundle: Bundle, lock: Mapping[str, str], missing: list[str], folde
 
 def _missing(lock: Mapping[str, str], folder: Path) -> list[str]:
     """Return the names of the missing jars, after deleting the jars that differ from the lock."""
-    damaged = [name for name in lock if (folder / name).exists() and _sha256(folder / name) != lock[name]]
-    for name in damaged:
+    missing = _unusable(lock, folder)
+    for name in missing:
         (folder / name).unlink(missing_ok=True)
-    return [name for name in lock if not (folder / name).exists()]
+    return missing
+
+
+def _unusable(lock: Mapping[str, str], folder: Path) -> list[str]:
+    """Return the names of the jars that are missing or differ from the lock."""
+    return [name for name in lock if not (folder / name).exists() or _sha256(folder / name) != lock[name]]
 
 
 def _check_all(jars: list[Path], lock: Mapping[str, str], bundle: Bundle) -> None:

@@ -25,7 +25,7 @@ def find_java() -> Path:
     """
     home = os.environ.get("JAVA_HOME")
     java = _in_home(home) if home else _on_path()
-    release = _release(java)
+    release = _release(version_of(java))
     if release < RELEASE_MIN:
         raise JavaMissing(f"Java {release} at {java} is too old: {_advice()}.")
     return java
@@ -45,16 +45,25 @@ def _on_path() -> Path:
     return Path(java)
 
 
-def _release(java: Path) -> int:
-    """Return the feature release of `java`: 17 for `17.0.15`, 8 for `1.8.0_402`."""
+def version_of(java: Path) -> str:
+    """Return the version that a `java` program prints, as `17.0.15` or `1.8.0_402`.
+
+    Raises:
+        JavaMissing: it does not run, or prints no version.
+    """
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=VERSION_WAIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JavaMissing(f"{java} does not run ({error}): {_advice()}.") from error
-    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    found = re.search(r'version "((?:1\.)?\d[^"]*)"', done.stderr + done.stdout)
     if found is None:
         raise JavaMissing(f"{java} does not print its version: {_advice()}.")
-    return int(found[1])
+    return found[1]
+
+
+def _release(version: str) -> int:
+    """Return the feature release of a version: 17 for `17.0.15`, 8 for `1.8.0_402`."""
+    return int(re.split(r"\D", version.removeprefix("1."))[0])
 
 
 def _advice() -> str:

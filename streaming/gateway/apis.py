@@ -4,8 +4,9 @@ The rows are in two tables: `exchanges` for the APIs that this coordinator serve
 brokers serve. Each table begins with the steps for another row. This module has the three APIs that belong to neither.
 
 An API that is not in `APIS` is not offered, and a request for it ends the connection, as with Kafka. These APIs are not
-offered: the APIs of the brokers' own group coordinator (the protocols of KIP-932 and KIP-1071), telemetry, the
-APIs between brokers, and each API of a newer Kafka, until a developer has checked its responses for addresses.
+offered: the APIs of the brokers' own group coordinator (the protocols of KIP-932 and KIP-1071), telemetry, changes of
+the controllers' voters (KIP-853), the APIs between brokers, and each API of a newer Kafka, until a developer has
+checked its responses for addresses.
 """
 
 from collections.abc import Iterable, Mapping
@@ -101,8 +102,7 @@ BEFORE_AUTHENTICATION = frozenset({Handling.NEGOTIATED, Handling.AUTHENTICATED})
 _NOT_FROM_BROKERS = frozenset({Handling.SERVED, Handling.LOCATED, Handling.NEGOTIATED})
 
 _FEATURES_LEFT_OUT = frozenset({"share.version", "streams.version"})
-_FEATURE_MAX = {"group.version": 1, "transaction.version": 1}
-"""Version 2 of transactions requires Produce 12."""
+_FEATURE_MAX = {"group.version": 1, "transaction.version": 2}
 
 _FEATURES_FROM_ZERO = 4
 """The first version of ApiVersions that may contain a feature whose minimum is 0."""
@@ -130,6 +130,24 @@ def offered(brokers: Any | None, version: int) -> Any:
         finalized_features_epoch=brokers.finalized_features_epoch,
         finalized_features=list(_finalized(brokers.finalized_features or ())),
     )
+
+
+def is_produce_served(brokers: Any | None, version: int) -> bool:
+    """Return whether a broker serves a version of Produce; True while its versions are unknown.
+
+    Args:
+        brokers: The broker's response to ApiVersions; None while it does not answer.
+    """
+    for each in brokers.api_keys if brokers is not None else ():
+        if each.api_key == PRODUCE:
+            first = _PRODUCE_FIRST if each.max_version >= _PRODUCE_SAID_FROM_ZERO else each.min_version
+            return bool(first <= version <= each.max_version)
+    return brokers is None
+
+
+_PRODUCE_FIRST, _PRODUCE_SAID_FROM_ZERO = 3, 12
+"""Brokers whose last version is 12 or later serve Produce from 3 on, and offer it from 0 on, because librdkafka needs
+that (KAFKA-18659)."""
 
 
 def _ranges(theirs: Mapping[int, Any]) -> Iterable[Any]:

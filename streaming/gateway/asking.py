@@ -2,7 +2,9 @@
 
 A gateway reads one partition of the reply topic. Each of its connections has its own mailbox. The name of a mailbox
 begins with the gateway's name and hashes to that partition. So the coordinator distinguishes two clients of one gateway
-as it distinguishes two processes.
+as it distinguishes two processes. If the leader of the partition cannot be reached, the gateway reads another one from
+its end, and opens mailboxes there. Answers to the earlier mailboxes are lost: their requests are answered with an error
+that clients retry.
 
 librdkafka works in its own threads. The reading thread delivers lists of answers to the event loop.
 """
@@ -13,10 +15,11 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.errors import ErrorCode
@@ -25,10 +28,19 @@ from coordinator.limits import RECORD_BYTES_MAX
 from coordinator.outputs import AnyAnswer, ErrorAnswer, RebalanceNotice
 from coordinator.requests import Request
 from streaming.config.settings import Settings
+from streaming.config.timeouts import ATTEMPT_WAIT_S, LEADERS_WAIT_S, RETRY_WAIT_S
 from streaming.errors import BrokerUnreachable, NoCoordinator
 from streaming.gateway.gathering import Gathering, SendSingle
+from streaming.gateway.reaching import Leaders
 from streaming.gateway.unanswered import LOST_AFTER_S, Unanswered, key_of
-from streaming.kafka.clients import ANSWER_WAIT_S, Options, consumer, poll_all, producer
+from streaming.kafka.brokers import unreachable
+from streaming.kafka.clients import (
+    Options,
+    consumer,
+    metadata,
+    poll_all,
+    producer,
+)
 from streaming.wire.inbox import Inbox, OnAnswer, read_answer
 from streaming.wire.signing import Signer
 
@@ -36,7 +48,8 @@ log = logging.getLogger(__name__)
 
 READ_WAIT_S = 0.1
 ANSWERS_AT_ONCE = 1_000
-RETRY_WAIT_S = 0.2
+REPLACE_WAIT_S = 1.0
+"""The pause after a producer was replaced. The next one may fail for the same reason."""
 
 DELIVERIES_MAX = 2
 """The maximum number of lists of answers that the event loop has not handled yet. The reading thread then waits until
@@ -47,6 +60,12 @@ SEND_WAIT_MS = int(1_000 * LOST_AFTER_S)
 
 QUEUED_KBYTES = 65_536
 FLUSH_WAIT_S = 5.0
+
+LEARN_WAIT_S = 2.0
+"""The longest wait for the leaders of the coordinator's topics."""
+
+MOVE_WAIT_S = 2.0
+"""The longest wait for the end of a partition to which the mailbox may move."""
 
 _SENDING: Options = {
     "enable.idempotence": True,
@@ -82,6 +101,9 @@ class Asking:
 
     Attributes:
         gathering: The heartbeats that are sent together.
+        leaders: The brokers that lead the partitions.
+        lost_shards: The shards to which nothing can be written. Requests for them are answered with an error at once.
+        mailbox_partition: The partition of the mailboxes.
 
     Args:
         settings: The settings of the coordinator.
@@ -98,6 +120,7 @@ class Asking:
         self, settings: Settings, loop: asyncio.AbstractEventLoop, unanswered: Unanswered, send_single: SendSingle
     ) -> None:
         self._settings, self._loop, self._unanswered = settings, loop, unanswered
+        self._topics = settings.requests_topic, settings.replies_topic
         self._signer = Signer(settings.signing())  # each request contains its own principal
         self._name = secrets.token_hex(TOKEN_BYTES)
         self._numbers = itertools.count(1)
@@ -107,13 +130,13 @@ class Asking:
         self._heard = asyncio.Event()
         self._room = threading.Semaphore(DELIVERIES_MAX - 1)
         self._closing = threading.Event()
-        client_id = f"coordinator-gateway-{self._name[:8]}"
-        self._producer = producer(settings, client_id, {**_SENDING, "linger.ms": settings.gateway_linger_ms})
-        self._consumer = consumer(settings, client_id, _READING)
-        self.shards, replies = self._find_topics()
-        self._mine = shard_of(self._name, replies)
-        self._replies = replies
-        self._stand_at_the_end()
+        self._client_id = f"coordinator-gateway-{self._name[:8]}"
+        self._producer = self._new_producer()
+        self.leaders = self._find_topics()
+        self.shards, self._replies = map(len, self.leaders)
+        self.lost_shards = frozenset[int]()
+        self.mailbox_partition = shard_of(self._name, self._replies)
+        self._consumer = self._stand_at_the_end()
         self._gathered_mailbox = self.open_inbox()
         self.gathering = Gathering(
             self,
@@ -129,23 +152,25 @@ class Asking:
         self._poller = threading.Thread(target=self._poll, name="gateway requests", daemon=True)
         self._poller.start()
 
-    def _find_topics(self) -> tuple[int, int]:
+    def _new_producer(self) -> Producer:
+        return producer(self._settings, self._client_id, {**_SENDING, "linger.ms": self._settings.gateway_linger_ms})
+
+    def _find_topics(self) -> Leaders:
         try:
-            known = self._producer.list_topics(timeout=ANSWER_WAIT_S).topics
+            known = metadata(self._producer).topics
         except KafkaException as error:
-            raise BrokerUnreachable.at(self._settings.bootstrap_servers, error.args[0].str()) from error
-        missing = [name for name in (self._settings.requests_topic, self._settings.replies_topic) if name not in known]
+            raise unreachable(self._settings, error.args[0].str()) from error
+        missing = [name for name in self._topics if name not in known]
         if missing:
             raise NoCoordinator.without(missing[0], self._settings.bootstrap_servers)
-        return len(known[self._settings.requests_topic].partitions), len(known[self._settings.replies_topic].partitions)
+        return Leaders(*(_leaders_of(known[name]) for name in self._topics))
 
-    def _stand_at_the_end(self) -> None:
-        here = TopicPartition(self._settings.replies_topic, self._mine)
-        until_s = time.monotonic() + ANSWER_WAIT_S
-        while True:  # a new topic gets its leaders a moment later
+    def _stand_at_the_end(self) -> Consumer:
+        here = TopicPartition(self._settings.replies_topic, self.mailbox_partition)
+        until_s = time.monotonic() + LEADERS_WAIT_S
+        while True:  # a new topic gets its leaders a moment later, and they move from a broker that is down
             try:
-                _, end = self._consumer.get_watermark_offsets(here, timeout=ANSWER_WAIT_S, cached=False)
-                break
+                return self._reader_from_end(here.partition, ATTEMPT_WAIT_S)
             except KafkaException as error:
                 if time.monotonic() > until_s:
                     raise BrokerUnreachable(
@@ -153,11 +178,18 @@ class Asking:
                         f" See the brokers' logs."
                     ) from error
                 self._closing.wait(RETRY_WAIT_S)
-        self._consumer.assign([TopicPartition(here.topic, here.partition, end)])
+
+    def _reader_from_end(self, partition: int, wait_s: float) -> Consumer:
+        """Return a new reader of a partition. librdkafka's `assign` would wait for the leader that a reader had."""
+        reader = consumer(self._settings, self._client_id, _READING)
+        here = TopicPartition(self._settings.replies_topic, partition)
+        _, end = reader.get_watermark_offsets(here, timeout=wait_s, cached=False)
+        reader.assign([TopicPartition(here.topic, partition, end)])
+        return reader
 
     def list_topics(self, timeout: float) -> Any:
         """Request all brokers and topics, and wait for the response, as confluent-kafka's `Producer.list_topics`."""
-        return self._producer.list_topics(timeout=timeout)
+        return metadata(self._producer, within_s=timeout)
 
     # -- for connections -----------------------------------------------------------------------------------------------
 
@@ -168,7 +200,7 @@ class Asking:
             tell: Called with each notice that comes to the mailbox.
         """
         names = (f"{self._name}.{number}" for number in self._numbers)
-        mailbox = next(name for name in names if shard_of(name, self._replies) == self._mine)
+        mailbox = next(name for name in names if shard_of(name, self._replies) == self.mailbox_partition)
         self._inbox.open_mailbox(mailbox, tell)
         return mailbox
 
@@ -188,9 +220,13 @@ class Asking:
         otherwise COORDINATOR_NOT_AVAILABLE. The size of this error is 0 bytes.
         """
         asked = request.reply_to, request.request_id
-        self._inbox.expect(*asked, told)
+        home = request.group_id if shard is None else shard
+        self._inbox.expect(*asked, told, home)
         if type(request) is ConsumerGroupHeartbeat and request.member_epoch > 0 and not request.again:
             self._unanswered.sent(key_of(request), request.request_id)
+        if self.lost_shards and self._is_lost(home):
+            self._loop.call_soon(self._refuse, asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return 0
         value = self._signer.value_of(request, time.time_ns() // 1_000_000)
         try:
             self._producer.produce(
@@ -219,12 +255,68 @@ class Asking:
         return self._inbox.waiting + self.gathering.unanswered
 
     def _give_up(self, asked: tuple[str, str], error: Any) -> None:
-        self._unanswered.answered(asked[1])
-        if told := self._inbox.withdraw(*asked):
+        too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+        if self._refuse(asked, ErrorCode.INVALID_REQUEST if too_large else ErrorCode.COORDINATOR_NOT_AVAILABLE):
             log.warning("the brokers did not accept a request: %s", error.str())
-            too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE
-            code = ErrorCode.INVALID_REQUEST if too_large else ErrorCode.COORDINATOR_NOT_AVAILABLE
-            told(ErrorAnswer(request_id=asked[1], error=code.name, code=code.number), 0)
+
+    def _refuse(self, asked: tuple[str, str], code: ErrorCode) -> bool:
+        """Answer a request with an error. Return whether its answer was expected."""
+        self._unanswered.answered(asked[1])
+        if (told := self._inbox.withdraw(*asked)) is None:
+            return False
+        told(ErrorAnswer(request_id=asked[1], error=code.name, code=code.number), 0)
+        return True
+
+    # -- brokers that cannot be reached; see `reaching` ----------------------------------------------------------------
+
+    def learn_leaders(self) -> None:
+        """Request the leaders, and wait. The old ones remain if no broker answers. Any thread may call this."""
+        found = []
+        for name in self._topics:
+            try:
+                found.append(_leaders_of(metadata(self._producer, name, LEARN_WAIT_S).topics[name]))
+            except KafkaException as error:
+                log.info("the brokers do not return the leaders of %s: %s", name, error)
+                return
+        if list(map(len, found)) == [self.shards, self._replies]:
+            self.leaders = Leaders(*found)
+
+    def lose(self, shards: Iterable[int]) -> None:
+        """Set the shards to which nothing can be written.
+
+        Requests without an answer get an error, so that their clients look for another gateway. Those that wait for
+        their leaders are withdrawn: a commit that a client has sent again elsewhere must not be written later.
+        """
+        before, self.lost_shards = self.lost_shards, frozenset(shards)
+        if self.lost_shards - before:
+            log.warning("nothing can be written to %s shards of %s", len(self.lost_shards), self._topics[0])
+            self._producer.purge(in_queue=True, in_flight=False, blocking=False)
+            for asked, home in self._inbox.expected():
+                if self._is_lost(home):
+                    self._refuse(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _is_lost(self, home: str | int) -> bool:
+        """Return whether nothing can be written to the shard of a group, or to a shard."""
+        return (shard_of(home, self.shards) if isinstance(home, str) else home) in self.lost_shards
+
+    async def move_mailbox(self, partitions: Sequence[int]) -> bool:
+        """Move the mailbox to the first of these partitions that answers. Return whether it has moved.
+
+        The earlier mailboxes get nothing any more. Requests without an answer are answered with an error.
+        """
+        for partition in partitions:
+            try:
+                self._consumer = await asyncio.to_thread(self._reader_from_end, partition, MOVE_WAIT_S)
+            except KafkaException as error:
+                log.info("the mailbox cannot move to partition %s: %s", partition, error)
+                continue
+            log.warning("the mailbox moves from partition %s to %s", self.mailbox_partition, partition)
+            self.mailbox_partition = partition
+            self._gathered_mailbox = self.open_inbox()
+            for asked, _ in self._inbox.expected():
+                self._refuse(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return True
+        return False
 
     # -- availability of the coordinator -------------------------------------------------------------------------------
 
@@ -244,19 +336,38 @@ class Asking:
     # -- threads -------------------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        prefix = self._name.encode()
+        prefix, reader = self._name.encode(), self._consumer
         while not self._closing.is_set():
-            messages = poll_all(self._consumer, READ_WAIT_S, ANSWERS_AT_ONCE)
+            if reader is not self._consumer:
+                threading.Thread(target=reader.close, name="gateway earlier replies", daemon=True).start()
+                reader = self._consumer
+            messages = poll_all(reader, READ_WAIT_S, ANSWERS_AT_ONCE)
             answers = [answer for message in messages if (answer := _answer(message, prefix))]
             if answers:
                 self._from_thread(self._deliver, answers)
                 while not (self._room.acquire(timeout=READ_WAIT_S) or self._closing.is_set()):
                     pass
-        self._consumer.close()
+        reader.close()
 
     def _poll(self) -> None:
         while not self._closing.is_set():
-            self._producer.poll(READ_WAIT_S)
+            try:
+                self._producer.poll(READ_WAIT_S)
+            except KafkaException as error:  # confluent-kafka raises fatal errors only
+                self._replace_producer(error.args[0])
+
+    def _replace_producer(self, error: KafkaError) -> None:
+        """Continue with another producer, since one with a fatal error accepts no request any more.
+
+        An idempotent producer has a fatal error if the brokers have lost records that they had acknowledged. Its
+        requests without an acknowledgement fail, and the clients send them again.
+        """
+        log.error("the producer of requests failed for good, and another one takes its place: %s", error.str())
+        before, self._producer = self._producer, self._new_producer()
+        with suppress(KafkaException):
+            before.purge()
+            before.flush(FLUSH_WAIT_S)
+        self._closing.wait(REPLACE_WAIT_S)
 
     def _from_thread(self, call: Callable[..., object], *arguments: object) -> None:
         if not self._loop.is_closed():
@@ -274,11 +385,16 @@ class Asking:
 
     def close(self) -> None:
         """Send the remaining requests, and stop. Any thread may call this."""
-        self._producer.flush(FLUSH_WAIT_S)
+        with suppress(KafkaException):  # a fatal error, which leaves nothing to be sent
+            self._producer.flush(FLUSH_WAIT_S)
         self._closing.set()
         self._reader.join(FLUSH_WAIT_S)
         self._poller.join(FLUSH_WAIT_S)
         self._from_thread(self._inbox.close)
+
+
+def _leaders_of(topic: Any) -> list[int]:
+    return [partition.leader for _, partition in sorted(topic.partitions.items())]
 
 
 def _tokens() -> Iterator[str]:

@@ -47,6 +47,11 @@ class Identity:
         return Client(self.principal or ANONYMOUS, self.host.removeprefix("/"))
 
     @property
+    def key(self) -> tuple[str, str, str | None]:
+        """The client, as far as all its connections can be recognized."""
+        return self.host, self.client_id, self.principal
+
+    @property
     def sends_tokens(self) -> bool:
         """Whether the next frames are bare SASL tokens without headers."""
         return self._sasl.is_raw

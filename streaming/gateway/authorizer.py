@@ -13,7 +13,7 @@ Bytes are relayed unchanged, except a Metadata or a DescribeCluster from which s
 """
 
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -22,6 +22,7 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
+from coordinator.consumer_requests import TopicFact
 from streaming.gateway.frames import BadFrame
 from streaming.gateway.messages import Header, decode
 from streaming.gateway.needs import CLUSTER, CREATE, DESCRIBE, NO_ID, READ, TOPIC, TRANSACTIONAL_ID, WRITE, Need, id_in
@@ -31,12 +32,18 @@ from streaming.gateway.relayed import RELAYED, Unread
 from streaming.gateway.rights import ANY, CLUSTER_NAME, AccessLists, Client
 from streaming.gateway.schemas import structure_of
 from streaming.gateway.sessions import FetchSessions, TopicIds, showing_no_session
+from streaming.kafka.topic_facts import facts_in
 
 MAY_NOT_CREATE = 4
 """From this version on, Metadata has a field that says whether to create missing topics."""
 
 Lists = Callable[[], AccessLists]
 """A function that returns the latest access control lists of the brokers."""
+
+Renew = Callable[[], Awaitable[None]]
+"""Requests the lists, and returns when they are as of a time after the call."""
+
+NoteFacts = Callable[[Mapping[str, TopicFact]], None]
 
 
 class Hears(Protocol):
@@ -54,6 +61,7 @@ class Judged(NamedTuple):
         has_answer: Whether a broker responds to the relayed frame.
         reads: Called with the beginning of the broker's response; returns whether that was sufficient.
         alters: Called with the broker's response, if the gateway reads it.
+        is_denied: Whether the access control lists do not allow a part of the request. Newer ones might.
     """
 
     frame: bytes | None
@@ -61,6 +69,7 @@ class Judged(NamedTuple):
     has_answer: bool = True
     reads: Callable[[memoryview], bool] | None = None
     alters: Hears | None = None
+    is_denied: bool = False
 
 
 class Authorizer:
@@ -69,10 +78,18 @@ class Authorizer:
     Args:
         own_topics: The coordinator's topics, to which no client has access.
         lists: The access control lists; None if the brokers decide themselves, because they see the client.
+        note: Called with the facts about topics in a response to Metadata.
+        renew: Requests the access control lists again; None without lists.
     """
 
-    def __init__(self, own_topics: Collection[str], lists: Lists | None = None) -> None:
-        self._own, self._lists = frozenset(own_topics), lists
+    def __init__(
+        self,
+        own_topics: Collection[str],
+        lists: Lists | None = None,
+        note: NoteFacts = lambda facts: None,
+        renew: Renew | None = None,
+    ) -> None:
+        self._own, self._lists, self._note, self.renew = frozenset(own_topics), lists, note, renew
         self._ids = TopicIds()
 
     def judge(self, header: Header, frame: bytes, client: Client, sessions: FetchSessions) -> Judged:
@@ -120,7 +137,7 @@ class Authorizer:
         refusal = Refusal(refused, self._ids.name)
         if (refused_response := RELAYED[api_key].refused) is None:
             raise BadFrame(f"API {api_key} is refused to {client.principal}: {refusal}")
-        return Judged(None, refused_response(message, refusal))
+        return Judged(None, refused_response(message, refusal), is_denied=any(map(self._is_denied, refused)))
 
     def may_see(self, client: Client, topic: str) -> bool:
         """Return whether a client may know that a topic exists."""
@@ -149,6 +166,12 @@ class Authorizer:
         if resource is TOPIC and name == ANY:
             return not lists.allow_some(client, operation, resource)
         return not lists.allow(client, operation, resource, name or "")
+
+    def _is_denied(self, need: Need) -> bool:
+        """Return whether a need is refused by the access control lists, and not because the topic is the coordinator's
+        or has an unknown id."""
+        is_of_no_list = need.resource is TOPIC and (need.name is None or need.name in self._own)
+        return self._lists is not None and need.operation is not None and not is_of_no_list
 
     # -- produce and fetch ---------------------------------------------------------------------------------------------
 
@@ -203,6 +226,7 @@ class Authorizer:
         entries = message.topics or []
         left = [entry for entry in entries if id_in(entry) or self.may_see(client, entry.name)]
         hidden = [entry.name for entry in entries if not id_in(entry) and not self.may_see(client, entry.name)]
+        is_denied = self._lists is not None and not self._own.issuperset(hidden)
         changes = self._less(message, header.version, client, [each.name for each in left if not id_in(each)])
         if header.version < MAY_NOT_CREATE and changes:
             hidden, left = [entry.name for entry in entries], []
@@ -216,7 +240,8 @@ class Authorizer:
         fields = {name: value for name, value in fields.items() if name in _names(MetadataRequest, header.version)}
         wanted = None if is_of_all or header.version else frozenset(each.name for each in left)
         alters = partial(self._see_metadata, client, hidden, wanted)
-        return Judged(_framed(MetadataRequest(version=header.version, **fields), header), alters=alters)
+        narrowed = _framed(MetadataRequest(version=header.version, **fields), header)
+        return Judged(narrowed, alters=alters, is_denied=is_denied)
 
     def _less(self, message: Any, version: int, client: Client, names: list[str]) -> dict[str, Any]:
         """Return the changed fields of a Metadata, which the brokers take for the gateway's own."""
@@ -236,9 +261,10 @@ class Authorizer:
             hidden: Topics in the client's request that were not relayed.
             wanted: The relayed topics, for a version in which a broker may return more; None for all.
         """
-        for topic in message.topics:
-            if topic.name and (topic_id := getattr(topic, "topic_id", None)):
-                self._ids.learn(topic_id.bytes, topic.name)
+        identified = [topic for topic in message.topics if topic.name and _id_of(topic) is not None]
+        for topic in identified:
+            self._ids.learn(topic.topic_id.bytes, topic.name)
+        self._note(facts_in(identified))
         message.topics = [
             topic
             for topic in message.topics
@@ -246,6 +272,12 @@ class Authorizer:
         ]
         made = MetadataResponse.MetadataResponseTopic
         message.topics += [made(error_code=TOPIC_REFUSED, name=name, topic_id=uuid.UUID(int=0)) for name in hidden]
+
+
+def _id_of(topic: Any) -> bytes | None:
+    """Return the id of a topic in a response to Metadata; None in a version without ids, and for a missing topic."""
+    topic_id: uuid.UUID | None = getattr(topic, "topic_id", None)
+    return topic_id.bytes if topic_id is not None and topic_id.int else None
 
 
 def _topic(entry: Any) -> Any:

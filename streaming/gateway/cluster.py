@@ -8,21 +8,20 @@ groups there, and the broker may return.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException
 
 from coordinator.hashing import java_hash
+from streaming.gateway.coalescing import Coalesced
 
 log = logging.getLogger(__name__)
 
 METADATA_WAIT_S = 10.0
 METADATA_AGE_S = 30.0
-"""The age of metadata after which it is requested again, in parallel to the request that needs it."""
-
-METADATA_AGE_MIN_S = 1.0
-"""Up to this age, metadata without a topic proves that the topic does not exist."""
+"""The age of metadata after which it is requested again, in parallel to the request that needs it. The age is counted
+from the request for the metadata: its response may have been on its way for long."""
 
 
 class Address(NamedTuple):
@@ -48,10 +47,11 @@ class Cluster:
         self._real: dict[int, Address] = {}
         self._ours: dict[int, Address] = {}
         self._alive: tuple[int, ...] = ()
-        self._partitions: dict[str, int] = {}
+        self._avoided = frozenset[int]()
         self._names = frozenset[str]()
         self._asked_s = float("-inf")
-        self._asking: asyncio.Task[None] | None = None
+        self.refresh = Coalesced(self._ask_brokers)
+        """Requests the brokers and the names of all topics. The old metadata remains if no broker answers."""
 
     # -- brokers -------------------------------------------------------------------------------------------------------
 
@@ -63,8 +63,22 @@ class Cluster:
     def real(self, node_id: int | None) -> Address | None:
         """Return the address at which a broker listens; any broker's for None."""
         if node_id is None:
-            node_id = self._alive[time.monotonic_ns() % len(self._alive)] if self._alive else None
+            nodes = self._preferred(self._alive)
+            node_id = nodes[time.monotonic_ns() % len(nodes)] if nodes else None
         return None if node_id is None else self._real.get(node_id)
+
+    def avoid(self, node_ids: frozenset[int]) -> None:
+        """Set the brokers that this gateway does not reach. Others are preferred where any broker will do."""
+        self._avoided = node_ids
+
+    def is_avoided(self, node_id: int | None) -> bool:
+        """Return whether this gateway does not reach a broker."""
+        return node_id in self._avoided
+
+    def _preferred(self, node_ids: Sequence[int]) -> Sequence[int]:
+        if not self._avoided:
+            return node_ids
+        return [node_id for node_id in node_ids if node_id not in self._avoided] or node_ids
 
     def ours(self, node_id: int) -> Address | None:
         """Return the gateway's own address for a broker; None if the gateway has no port for it."""
@@ -89,53 +103,30 @@ class Cluster:
 
         Source: Kafka distributes groups over the partitions of a topic in the same way (`Utils.abs(groupId.hashCode)`).
         """
-        nodes = [node_id for node_id in self._alive if node_id in self._ours]
+        nodes = self._preferred([node_id for node_id in self._alive if node_id in self._ours])
         return nodes[java_hash(group_id) % len(nodes)] if nodes else None
 
     # -- topics --------------------------------------------------------------------------------------------------------
-
-    def partitions_of(self, topic: str) -> int | None:
-        """Return the number of a topic's partitions in the last metadata; None if the topic was not in it."""
-        return self._partitions.get(topic)
 
     @property
     def names(self) -> frozenset[str]:
         """The names of all topics in the last metadata: the same object as long as they are the same."""
         return self._names
 
-    @property
-    def is_recent(self) -> bool:
-        """Whether the metadata is so new that a topic that is not in it does not exist."""
-        return time.monotonic() - self._asked_s < METADATA_AGE_MIN_S
-
-    def is_sure_of(self, wanted: Mapping[str, int]) -> bool:
-        """Return whether the metadata is sufficient: it has each topic, with at least as many partitions.
-
-        Old metadata is requested again in the background.
-        """
-        age_s = time.monotonic() - self._asked_s
-        if age_s > METADATA_AGE_S:
-            self._ask()
-        is_enough = all((self._partitions.get(topic) or 0) >= partitions for topic, partitions in wanted.items())
-        return is_enough or age_s < METADATA_AGE_MIN_S
-
-    async def refresh(self) -> None:
-        """Request the brokers and topics. The old metadata remains if no broker answers."""
-        await asyncio.shield(self._ask())
-
-    def _ask(self) -> asyncio.Task[None]:
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.get_running_loop().create_task(self._ask_brokers())
-        return self._asking
+    def renew(self) -> None:
+        """Request old metadata again, in the background."""
+        if time.monotonic() - self._asked_s > METADATA_AGE_S and not self.refresh.is_under_way:
+            self.refresh.begin()
 
     async def _ask_brokers(self) -> None:
+        asked_s = time.monotonic()
         try:
             told = await asyncio.to_thread(self._list_topics, timeout=METADATA_WAIT_S)
         except KafkaException as error:
             log.warning("the brokers do not return their topics: %s", error)
             return
-        self._partitions = {name: len(topic.partitions) for name, topic in told.topics.items() if not topic.error}
-        if self._partitions.keys() != self._names:
-            self._names = frozenset(self._partitions)
-        self._asked_s = time.monotonic()
+        names = {name for name, topic in told.topics.items() if not topic.error}
+        if names != self._names:
+            self._names = frozenset(names)
+        self._asked_s = asked_s
         await self.learn(((b.id, b.host, b.port) for b in told.brokers.values()), are_all=True)

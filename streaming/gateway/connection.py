@@ -36,7 +36,7 @@ from streaming.gateway.questions import Questions
 from streaming.gateway.relaying import Relaying
 from streaming.gateway.sasl import BadSasl
 from streaming.gateway.serving import PortView, Serving
-from streaming.gateway.shared import Shared
+from streaming.gateway.shared import ClientKey, Shared
 from streaming.gateway.transactions import ClientTransactions
 from streaming.gateway.work import Work
 
@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
             Handling.SERVED: serve,
             Handling.REWRITTEN: self._relaying.relay,
             Handling.RELAYED: self._relaying.relay,
-            Handling.LOCATED: Finding(shared, flow, work, self._questions, view, self._relaying).find,
+            Handling.LOCATED: Finding(shared, flow, work, self._questions, view, self._relaying, self._identity).find,
             Handling.NEGOTIATED: Negotiating(shared, node_id, flow, work).negotiate,
             Handling.AUTHENTICATED: authenticating.authenticate,
         }
@@ -152,6 +152,11 @@ class Connection(asyncio.Protocol):
         return self._flow.stuck_since_s
 
     @property
+    def streams_since_s(self) -> float | None:
+        """The time at which the large request that is being relayed began; None without one."""
+        return self._relaying.streams_since_s
+
+    @property
     def held_bytes(self) -> int:
         """The bytes of unfinished requests."""
         return self._frames.held_bytes
@@ -160,6 +165,11 @@ class Connection(asyncio.Protocol):
     def is_idle(self) -> bool:
         """Whether no request is in flight or unfinished."""
         return not self._flow.slots and not self.held_bytes
+
+    @property
+    def client_key(self) -> ClientKey:
+        """The client, as far as its connections can be recognized."""
+        return self._identity.key
 
     def count_written(self) -> None:
         """Update the count of the bytes that the client has not read."""

@@ -16,7 +16,7 @@ import asyncio
 import bisect
 import itertools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -97,10 +97,10 @@ class _Commits:
 
 @dataclass(eq=False)
 class _Mailbox:
-    """A mailbox at the gateway's own coordinator, and the names of those for its owner at other ones."""
+    """The mailboxes of one owner at the coordinators, by their prefixes. The owner knows the first one's name only."""
 
     tell: Callable[[RebalanceNotice], object]
-    elsewhere: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
 
 
 class Coordinators:
@@ -159,7 +159,7 @@ class Coordinators:
             tell: Called with each notice that comes to the mailbox, from any coordinator.
         """
         mailbox = self._home.open_inbox(tell)
-        self._mailboxes[mailbox] = _Mailbox(tell)
+        self._mailboxes[mailbox] = _Mailbox(tell, {self._whereabouts.home: mailbox})
         return mailbox
 
     def close_inbox(self, mailbox: str) -> None:
@@ -170,7 +170,7 @@ class Coordinators:
 
     def _names_of(self, mailbox: str) -> list[tuple[str, str]]:
         opened = self._mailboxes.get(mailbox)
-        return [(self._whereabouts.home, mailbox), *(opened.elsewhere.items() if opened is not None else ())]
+        return list(opened.names.items()) if opened is not None else [(self._whereabouts.home, mailbox)]
 
     def request_id(self) -> str:
         """Return a new request id. Nobody can guess it, not even from all other request ids."""
@@ -287,12 +287,11 @@ class Coordinators:
 
     def _addressed(self, request: Request, prefix: str) -> Request:
         """Return a request with the name that its mailbox has at a coordinator."""
-        opened = self._mailboxes.get(request.reply_to)
-        if prefix == self._whereabouts.home or opened is None:
+        if (opened := self._mailboxes.get(request.reply_to)) is None:
             return request
-        if prefix not in opened.elsewhere:
-            opened.elsewhere[prefix] = self._askings[prefix].open_inbox(opened.tell)
-        return structs.replace(request, reply_to=opened.elsewhere[prefix])
+        if (name := opened.names.get(prefix)) is None:
+            name = opened.names[prefix] = self._askings[prefix].open_inbox(opened.tell)
+        return request if name == request.reply_to else structs.replace(request, reply_to=name)
 
     def _heard(self, sent: _Sent, by: str, answer: AnyAnswer, size: int) -> None:
         if self._sent.get(sent.request_id) is not sent:
@@ -338,6 +337,26 @@ class Coordinators:
                 self._go(sent, sent.request)
             else:
                 self._follow(sent, sent.request, self._whereabouts.note(sent.group_id, prefix, NOT_THERE))
+
+    # -- brokers that cannot be reached; see `reaching` ----------------------------------------------------------------
+
+    @property
+    def askings(self) -> Mapping[str, Asking]:
+        """The senders by the prefixes of their coordinators; the gateway's own one is the first."""
+        return self._askings
+
+    def mailboxes_moved(self, prefix: str) -> None:
+        """Open new mailboxes at a coordinator whose sender reads another partition now, each when it is next used."""
+        for opened in self._mailboxes.values():
+            if (name := opened.names.pop(prefix, None)) is not None:
+                self._askings[prefix].close_inbox(name)
+
+    def is_lost(self, group_id: str) -> bool:
+        """Return whether nothing can be written to a group's shard."""
+        if not any(asking.lost_shards for asking in self._askings.values()):
+            return False
+        prefix, shard = self.home_of(group_id)
+        return shard in self._askings[prefix].lost_shards
 
     # -- availability of the coordinators ------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from streaming.gateway.apis import APIS, PRODUCE, SASL_AUTHENTICATE, Api, Handli
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.flow import Flow
 from streaming.gateway.frames import BadFrame, FrameTreatment, Piece
+from streaming.gateway.limits import RELAYED_BYTES_MAX
 from streaming.gateway.messages import API_VERSIONS, Header, read_header
 from streaming.gateway.produce import HELD_BYTES_MAX
 from streaming.gateway.slots import Slot
@@ -75,6 +76,8 @@ class Dispatcher:
             BadFrame: The client may not send the request.
             Malformed: The request is a large Produce, and cannot be read.
         """
+        if size > RELAYED_BYTES_MAX:
+            raise BadFrame(f"a request of {size} bytes is too large for every API")
         sends_tokens = self._identity.sends_tokens
         if not sends_tokens and len(head) < _HEAD.size:
             return FrameTreatment.MORE

@@ -1,10 +1,13 @@
 """ApiVersions and FindCoordinator, which the gateway answers itself."""
 
+import re
 from typing import Any
 
-from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, FindCoordinatorRequest
 
+from coordinator.errors import ErrorCode
 from streaming.gateway.apis import APIS, offered
+from streaming.gateway.authenticating import Identity
 from streaming.gateway.exchanges.exchange import GatewayData
 from streaming.gateway.flow import Flow
 from streaming.gateway.locating import GROUP, TRANSACTION, about, located, sought, without_rules
@@ -15,6 +18,12 @@ from streaming.gateway.seeing import seen
 from streaming.gateway.shared import Shared
 from streaming.gateway.slots import Slot
 from streaming.gateway.work import Work
+
+FIRST_WITH_SOFTWARE = 3
+"""From this version on, ApiVersions has the name and the version of the client's software."""
+
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+"""Kafka's form of both (`ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN`)."""
 
 
 class Negotiating:
@@ -33,8 +42,11 @@ class Negotiating:
         Raises:
             Malformed: The request cannot be read.
         """
-        if slot.header.version <= APIS[API_VERSIONS].last:
-            decode(ApiVersionsRequest, frame, slot.header)
+        version = slot.header.version
+        if version <= APIS[API_VERSIONS].last and not _is_valid(decode(ApiVersionsRequest, frame, slot.header)):
+            error = ErrorCode.INVALID_REQUEST.number
+            self._flow.respond(slot, ApiVersionsResponse(version=version, error_code=error, api_keys=[]))
+            return
         self._work.begin(self._offer(slot))
 
     async def _offer(self, slot: Slot) -> None:
@@ -42,13 +54,27 @@ class Negotiating:
         self._flow.respond(slot, offered(brokers, slot.header.version))
 
 
+def _is_valid(message: Any) -> bool:
+    """Return whether the name and the version of a client's software have Kafka's form (KIP-511)."""
+    if message.version < FIRST_WITH_SOFTWARE:
+        return True
+    return all(map(SOFTWARE.fullmatch, (message.client_software_name, message.client_software_version)))
+
+
 class Finding:
     """The handler of FindCoordinator for one connection. `relaying` finds a transaction's coordinator, a broker."""
 
     def __init__(
-        self, shared: Shared, flow: Flow, work: Work, questions: Questions, world: GatewayData, relaying: Relaying
+        self,
+        shared: Shared,
+        flow: Flow,
+        work: Work,
+        questions: Questions,
+        world: GatewayData,
+        relaying: Relaying,
+        identity: Identity,
     ) -> None:
-        self._shared, self._flow, self._work = shared, flow, work
+        self._shared, self._flow, self._work, self._identity = shared, flow, work, identity
         self._questions, self._world, self._relaying = questions, world, relaying
 
     def find(self, slot: Slot, frame: bytes) -> None:
@@ -60,7 +86,7 @@ class Finding:
         message = decode(FindCoordinatorRequest, frame, slot.header)
         if message.key_type == TRANSACTION:
             self._relaying.relay(slot, frame)
-        else:
+        elif message.key_type != GROUP or not self._shared.turn_away(sought(message), self._identity.key):
             self._work.begin(self._find(slot, message))
 
     async def _find(self, slot: Slot, message: Any) -> None:

@@ -75,6 +75,9 @@ class Pause(Enum):
     IN_FLIGHT = auto()
     """Too many requests have no response, or too many bytes of responses are held."""
 
+    ROOM = auto()
+    """The next request is large, and waits for room."""
+
     WORK = auto()
     """The last request waits for a task, and requests keep their order."""
 

@@ -14,6 +14,10 @@ SERVED_BYTES_MAX = RECORD_BYTES_MAX
 RELAYED_BYTES_MAX = 100 * 2**20
 """A Produce: Kafka's own `socket.request.max.bytes`. The gateway holds no part of a large one."""
 
+STREAMED_BYTES_MAX = 256 * 2**20
+"""The announced bytes of the large Produce requests of all connections that are being relayed; others wait for room. A
+broker allocates what a request announces, 1 GiB is its default heap, and several gateways may send to one broker."""
+
 SASL_BYTES_MAX = 524_288
 """A request before authentication: Kafka's own `sasl.server.max.receive.size`."""
 
@@ -56,7 +60,7 @@ UNFINISHED_BYTES_MAX = 256 * 2**20
 """Unfinished requests of all connections together; beyond this, the connection with the oldest one is closed."""
 
 FRAME_WAIT_S = 30.0
-"""The longest time in which a request that the gateway reads may arrive."""
+"""The longest time in which a request that the gateway reads may arrive, or a large one while others wait for room."""
 
 SILENCE_S = 30.0
 """The longest time before the first request of a new connection."""

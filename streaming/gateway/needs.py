@@ -27,6 +27,9 @@ TRANSACTIONAL_ID, GROUP = ResourceType.TRANSACTIONAL_ID, ResourceType.GROUP
 TOPIC_CONFIG, GROUP_CONFIG = 2, 32
 """Kafka's numbers of the resources with settings (`ConfigResource.Type`). All other numbers stand for the cluster."""
 
+PREFERRED_ELECTION = 0
+"""Kafka's number of an election of preferred leaders (`ElectionType`). The other one is unclean."""
+
 NO_ID = bytes(16)
 ORDINARY_REPLICAS = (-1, -2)
 """The replica ids in a Fetch of a consumer or a tool. Brokers use other ids."""
@@ -167,8 +170,10 @@ def log_dirs(message: Any, name_of: NameOf) -> Iterator[Need]:
 
 
 def elect_leaders(message: Any, name_of: NameOf) -> Iterator[Need]:
+    """List the needs for an election of leaders. One of the preferred leaders of all partitions costs no records."""
     yield Need(ALTER, CLUSTER, CLUSTER_NAME)
-    yield from topics("topic_partitions", None)(message, name_of)
+    if message.topic_partitions is not None or message.election_type != PREFERRED_ELECTION:
+        yield from topics("topic_partitions", None)(message, name_of)
 
 
 def find_transactions(message: Any, name_of: NameOf) -> Iterator[Need]:

@@ -12,10 +12,10 @@ To relay another API, write its row here; nothing else has to change.
 A row with a `rewrite` is a rewritten API: the gateway reads each response as a whole. Without one, responses are passed
 on unread.
 
-The last version of an API is the one before its unread responses contain addresses of brokers: Fetch 16 and Produce 10
-(KIP-951), DescribeQuorum 2 (KIP-853). Fetch 15 has a tagged field that shows whether a broker sends the request, and
-only brokers use it (KIP-903). DescribeTopicPartitions is not relayed, because it returns all topics page by page, those
-of the coordinator included, and clients do not need it (KIP-966).
+The last version of an API is the one before its unread responses contain addresses of brokers: Fetch 16 (KIP-951),
+DescribeQuorum 2 (KIP-853). Produce 13 has the ids of topics in place of their names. Fetch 15 has a tagged field that
+shows whether a broker sends the request, and only brokers use it (KIP-903). DescribeTopicPartitions is not relayed,
+because it returns all topics page by page, those of the coordinator included, and clients do not need it (KIP-966).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -69,12 +69,14 @@ from kafka.protocol.producer import (
     EndTxnRequest,
     EndTxnResponse,
     InitProducerIdRequest,
+    ProduceResponse,
     WriteTxnMarkersRequest,
 )
 
 from streaming.gateway import needs, refusing, rewriting
 from streaming.gateway.needs import NameOf, Need, cluster, topics, transaction
 from streaming.gateway.produce import Produce
+from streaming.gateway.produced import FIRST_WITH_ADDRESSES, may_have_addresses
 from streaming.gateway.refusing import Refusal, whole
 from streaming.gateway.rewriting import Rewrite
 
@@ -119,6 +121,7 @@ METADATA = Rewrite(MetadataResponse, rewriting.metadata)
 FOUND_COORDINATOR = Rewrite(FindCoordinatorResponse, rewriting.found_coordinator)
 DESCRIBED_CONFIGS = Rewrite(DescribeConfigsResponse, rewriting.described_configs)
 DESCRIBED_CLUSTER = Rewrite(DescribeClusterResponse, rewriting.described_cluster)
+PRODUCED = Rewrite(ProduceResponse, rewriting.produced, FIRST_WITH_ADDRESSES, may_have_addresses)
 
 _described = refusing.configs(DescribeConfigsResponse, DescribeConfigsResponse.DescribeConfigsResult, "results")
 _altered = refusing.configs(AlterConfigsResponse, AlterConfigsResponse.AlterConfigsResourceResponse, "responses")
@@ -128,7 +131,8 @@ _incrementally_altered = refusing.configs(
 
 ROWS = (
     #       request                          versions  what it needs                     refused, rewritten
-    Relayed(Produce,                             0, 9,  needs.produce,                    refusing.produce),
+    Relayed(Produce,                             0, 12, needs.produce,                    refusing.produce,
+            rewrite=PRODUCED),
     Relayed(FetchRequest,                        4, 14, needs.fetch,                      refusing.fetch),
     Relayed(ListOffsetsRequest,                  1, 11, topics("topics", DESCRIBE),       refusing.list_offsets),
     Relayed(MetadataRequest,                     0, 13, needs.nothing,  # narrowed by `authorizer`, as the response is

@@ -7,21 +7,34 @@ read completely, rewritten, and then sent. The first relayed request opens the c
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from streaming.gateway.apis import Api, Handling
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.producer.transaction import EndTxnRequest
+
+from streaming.gateway.apis import Api, is_produce_served
 from streaming.gateway.authenticating import Identity
+from streaming.gateway.authorizer import Judged
 from streaming.gateway.flow import Flow, Pause
-from streaming.gateway.frames import FrameTreatment, Piece, with_length
-from streaming.gateway.messages import Header
+from streaming.gateway.frames import BadFrame, FrameTreatment, Piece, with_length
+from streaming.gateway.messages import Header, decode
 from streaming.gateway.passing import LargeProduce
 from streaming.gateway.produce import acks_of
 from streaming.gateway.relayed import RELAYED
-from streaming.gateway.rewriting import rewritten
+from streaming.gateway.rewriting import Rewrite, rewritten
 from streaming.gateway.sessions import FetchSessions
 from streaming.gateway.shared import Shared
 from streaming.gateway.slots import Slot
 from streaming.gateway.upstream import Upstream
 from streaming.gateway.work import Work
+
+METADATA = MetadataRequest.API_KEY
+END_TXN = EndTxnRequest.API_KEY
+
+REBOOTSTRAP = 13
+"""From this version on, a Metadata response may tell a client to begin at its bootstrap servers again (KIP-1102)."""
+
+REBOOTSTRAP_REQUIRED = 129
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +44,9 @@ class Relaying:
 
     Args:
         node_id: The broker that the port stands for; None for the bootstrap address.
+
+    Attributes:
+        streams_since_s: The time at which the large request that is being relayed began; None without one.
     """
 
     def __init__(self, shared: Shared, node_id: int | None, flow: Flow, work: Work, identity: Identity) -> None:
@@ -38,7 +54,9 @@ class Relaying:
         self._flow, self._work, self._identity = flow, work, identity
         self._sessions = FetchSessions()
         self._upstream: Upstream | None = None
-        self._is_copying = False
+        self._offer: Any | None = None
+        self._room_is_free = partial(flow.resume, Pause.ROOM)
+        self.streams_since_s: float | None = None
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -49,18 +67,39 @@ class Relaying:
             BadFrame: The request is refused, and its API has no response for that.
             Malformed: The request cannot be read.
         """
-        judged = self._shared.authorizer.judge(slot.header, frame, self._identity.client, self._sessions)
+        if slot.header.api_key == METADATA and self._shared.is_turned_away(self._identity.key):
+            self._turn_away(slot)
+            return
+        judged, renew = self._judge(slot, frame), self._shared.authorizer.renew
+        if judged.is_denied and renew is not None:  # the right may have been granted since
+            self._work.begin_alone(renew(), then=lambda _: self._relay(slot, self._judge(slot, frame)))
+        else:
+            self._relay(slot, judged)
+
+    def _judge(self, slot: Slot, frame: bytes) -> Judged:
+        return self._shared.authorizer.judge(slot.header, frame, self._identity.client, self._sessions)
+
+    def _relay(self, slot: Slot, judged: Judged) -> None:
         if judged.answer is not None:
             self._shared.metrics.denied.inc()
             self._flow.respond(slot, judged.answer)
             return
         assert judged.frame is not None, "a request without a response is relayed"
+        if slot.header.api_key == END_TXN:
+            message = decode(EndTxnRequest, judged.frame, slot.header)
+            self._shared.transactions.ends.ended(message.producer_id)
         slot.reads, slot.alters = judged.reads, judged.alters
-        if slot.api.handling is not Handling.RELAYED:
-            slot.take_whole = self._rewrite
+        self._expect_addresses(slot)
         if not judged.has_answer:
             self._flow.slots.withdraw(slot)
         self.forward(slot if judged.has_answer else None, judged.frame)
+
+    def _turn_away(self, slot: Slot) -> None:
+        """Refuse metadata, so that a client goes to another gateway: with metadata it would stay with this one."""
+        if slot.header.version < REBOOTSTRAP:
+            self._flow.close()
+        else:
+            self._flow.respond(slot, MetadataResponse(version=slot.header.version, error_code=REBOOTSTRAP_REQUIRED))
 
     def forward(self, slot: Slot | None, frame: bytes) -> None:
         """Send a request, without its length, to the broker. Without a slot the request has no response."""
@@ -79,22 +118,34 @@ class Relaying:
 
         Returns:
             The function that relays a piece, or the treatment of the frame before that.
+
+        Raises:
+            BadFrame: The broker does not serve the version.
+            Malformed: The request cannot be read.
         """
         if (acks := acks_of(head, header.version)) is None:
             return FrameTreatment.MORE
         if self._upstream is None:
             self._work.begin_alone(self._connect())
             return FrameTreatment.LATER
+        if not is_produce_served(self._offer, header.version):
+            raise BadFrame(f"version {header.version} of {api.name} is not offered by the broker")
+        if not self._shared.room.acquire(self._room_is_free, size):
+            self._flow.pause(Pause.ROOM)
+            return FrameTreatment.LATER
         if acks:
-            self._upstream.expect(self._flow.slots.add(Slot(api, header)))
+            slot = self._flow.slots.add(Slot(api, header))
+            self._expect_addresses(slot)
+            self._upstream.expect(slot)
         self._flow.bound()
-        self._is_copying = True
+        self.streams_since_s = self._flow.active_s
         judge = partial(self._shared.authorizer.judge_piece, client=self._identity.client)
         return LargeProduce(header.version, size, judge, self._upstream.write)
 
     def streamed(self) -> None:
         """Record that all of a large Produce has been relayed."""
-        self._is_copying = False
+        self.streams_since_s = None
+        self._shared.room.release(self._room_is_free)
 
     def _send(self, slot: Slot | None, frame: bytes) -> None:
         assert self._upstream is not None, "connected"
@@ -106,6 +157,9 @@ class Relaying:
         upstream = Upstream(self)
         try:
             await self._shared.open_upstream(self._node_id, upstream)
+            self._offer = await self._shared.offer_of(self._node_id)
+            if not upstream.is_connected:
+                raise ConnectionResetError("it has closed the connection")
             self._upstream = upstream
         except OSError as error:
             log.info("the connection of %r is closed, because its broker cannot be reached (%s)", self._identity, error)
@@ -127,7 +181,8 @@ class Relaying:
             self._upstream.client_slow(is_slow)
 
     def close(self) -> None:
-        """Close the connection to the broker."""
+        """Close the connection to the broker, and release the room of a large request."""
+        self._shared.room.release(self._room_is_free)
         if self._upstream:
             self._upstream.close()
 
@@ -159,7 +214,7 @@ class Relaying:
         """
         is_needed = bool(self._shared.mechanisms) or (self._upstream is not None and self._upstream.expects_answers)
         self._upstream = None
-        if is_needed or self._is_copying:
+        if is_needed or self.streams_since_s is not None:
             self._flow.close()
         self._flow.resume(Pause.BROKER)
 
@@ -168,13 +223,20 @@ class Relaying:
 
     # -- responses that are rewritten ----------------------------------------------------------------------------------
 
-    def _rewrite(self, slot: Slot, frame: bytes) -> None:
-        self._flow.outgoing.hold(len(frame))
-        self._work.begin(self._send_rewritten(slot, frame))
-
-    async def _send_rewritten(self, slot: Slot, frame: bytes) -> None:
+    def _expect_addresses(self, slot: Slot) -> None:
+        """Read the response completely if it may contain addresses, or something else that is changed."""
         rewrite = RELAYED[slot.header.api_key].rewrite
-        assert rewrite is not None, "its response is rewritten"
+        if rewrite is not None and slot.header.version >= rewrite.first:
+            slot.take_whole = partial(self._rewrite, rewrite)
+
+    def _rewrite(self, rewrite: Rewrite, slot: Slot, frame: bytes) -> None:
+        if not rewrite.is_needed(frame):
+            self._flow.answer(slot, with_length(frame))
+            return
+        self._flow.outgoing.hold(len(frame))
+        self._work.begin(self._send_rewritten(rewrite, slot, frame))
+
+    async def _send_rewritten(self, rewrite: Rewrite, slot: Slot, frame: bytes) -> None:
         answer = await rewritten(rewrite, slot.header.version, frame, self._shared.cluster, slot.alters)
         self._flow.outgoing.hold(-len(frame))
         self._flow.answer(slot, answer)

@@ -24,10 +24,14 @@ class Rewrite(NamedTuple):
     Args:
         response: The class of the response.
         change: Changes a response in place.
+        first: The first version whose responses contain addresses.
+        is_needed: Whether a response, without its length, may contain addresses.
     """
 
     response: type[ApiMessage]
     change: Callable[[Any, Cluster], Awaitable[None]]
+    first: int = 0
+    is_needed: Callable[[bytes], bool] = lambda frame: True
 
 
 async def metadata(message: Any, cluster: Cluster) -> None:
@@ -57,6 +61,11 @@ async def described_configs(message: Any, cluster: Cluster) -> None:
             entry.value, entry.is_sensitive = None, True
             for synonym in entry.synonyms or ():
                 synonym.value = None
+
+
+async def produced(message: Any, cluster: Cluster) -> None:
+    await cluster.learn(((e.node_id, e.host, e.port) for e in message.node_endpoints), are_all=False)
+    message.node_endpoints = [each for each in message.node_endpoints if _move(each, each.node_id, cluster)]
 
 
 def _move(entry: Any, node_id: int, cluster: Cluster) -> bool:

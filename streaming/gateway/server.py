@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
-
 from streaming.config.settings import Settings
 from streaming.errors import PortTaken, UserError
 from streaming.gateway.authorizer import Authorizer
@@ -19,7 +17,6 @@ from streaming.gateway.cluster import METADATA_WAIT_S, Address, Cluster
 from streaming.gateway.connection import Connection
 from streaming.gateway.coordinators import Coordinators
 from streaming.gateway.following import Following
-from streaming.gateway.frames import LENGTH_BYTES
 from streaming.gateway.health import GatewayHealth
 from streaming.gateway.limits import (
     FRAME_WAIT_S,
@@ -31,14 +28,16 @@ from streaming.gateway.limits import (
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Ledger
 from streaming.gateway.probing import Probing
-from streaming.gateway.shared import ClientConnection
+from streaming.gateway.reaching import Reaching
+from streaming.gateway.room import Room
+from streaming.gateway.shared import ClientConnection, ClientKey
 from streaming.gateway.topics import Topics
 from streaming.gateway.upstream import Upstream
+from streaming.gateway.versions import versions_of
 from streaming.gateway.writing import Transactions
 from streaming.health import Listener
-from streaming.kafka.clients import admin
 from streaming.kafka.pulse import Pulse
-from streaming.kafka.topic_facts import topic_facts
+from streaming.kafka.topic_facts import TopicFacts
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +49,9 @@ BACKLOG = 1_024
 
 OFFER_AGE_S = 60.0
 """The time for which a broker's versions are cached. The broker may be upgraded."""
+
+TURNED_AWAY_S = 10.0
+"""The time for which a client gets no metadata that was sent to other gateways, so that it looks for one of them."""
 
 PORT_MAX = 65_535
 
@@ -74,10 +76,12 @@ class Gateway:
         self._connections: set[ClientConnection] = set()
         self.ledger = Ledger(self._connections, self.metrics.overfull.inc)
         self.metrics.answer_bytes.set_function(lambda: self.ledger.held_bytes)
+        self.room = Room()
         self._silent: dict[ClientConnection, None] = {}
         self._connections_max = connections_max(settings.gateway_connections_max)
         self._servers: list[asyncio.Server] = []
         self._broker_context = settings.broker_context()
+        self._turned_away: dict[ClientKey, float] = {}
         self._offers: dict[int | None, tuple[float, Any]] = {}
         self._unfinished_bytes = 0
         self._bootstrap: Address
@@ -100,6 +104,7 @@ class Gateway:
             NoCoordinator: The coordinator's topics do not exist.
             PortTaken: Another program listens on one of the ports.
             PlaintextRefused: Other machines could connect without encryption, and no setting allows that.
+            BadSettings: Clients could not connect to the advertised host.
         """
         self._thread.start()
         try:
@@ -111,15 +116,17 @@ class Gateway:
             raise
         return self
 
-    def serve_health_at(self, host: str, port: int) -> None:
-        """Serve the gateway's health checks at this address until it stops.
+    def serve_health_at(self, host: str, port: int) -> str:
+        """Serve the gateway's health checks at this address until it stops, and return their URL.
 
         Raises:
             PortTaken: Another program listens on the port.
         """
-        pulse = self._watched.enter_context(Pulse.of(self.settings))
-        health = GatewayHealth(pulse, self.metrics.registry, self.runs_within, self.asking.silence_s)
-        self._watched.enter_context(Listener(host, port, health))
+        pulse = self._watched.enter_context(Pulse.of(self.settings, tolerated=1.0))
+        health = GatewayHealth(
+            pulse, self.metrics.registry, self.runs_within, self.asking.silence_s, self._reaching.not_ready_reasons
+        )
+        return self._watched.enter_context(Listener(host, port, health)).url
 
     def runs_within(self, wait_s: float) -> bool:
         """Return whether the event loop runs a callback within that time. The loop itself must not call this."""
@@ -150,17 +157,22 @@ class Gateway:
     async def _start(self) -> None:
         settings = self.settings
         self._listener_context = settings.listener_context(settings.gateway_host)
+        self._client_host = settings.gateway_client_host()
         self.asking = await asyncio.to_thread(Coordinators, settings, self._loop)
         self._probing = Probing(self.asking, settings.gateway_hold_ms)
         self.cluster = Cluster(self.asking.list_topics, self._listen_for)
-        describing = admin(settings, "coordinator-gateway")
-        self.topics = Topics(self.cluster, lambda names: topic_facts(describing, names, METADATA_WAIT_S))
+        self._reaching = Reaching(
+            lambda: self.asking.askings, self._ask_versions, self.cluster.avoid, self.asking.mailboxes_moved
+        )
+        self._facts = TopicFacts(settings, "coordinator-gateway")
+        self.topics = Topics(self.cluster, lambda names, ids: self._facts.of(names, METADATA_WAIT_S, ids))
         self.following = Following(self.topics)
         self.transactions = Transactions(settings)
         self.authorizer = await self._make_authorizer()
         await self.cluster.refresh()
         await self.offer_of(None)  # without it a client that connects at once would get a response without most APIs
         self._bootstrap = await self._listen(settings.gateway_port, None)
+        self._reacher = self._loop.create_task(self._reaching.keep())
         self._sweeper = self._loop.create_task(self._sweep())
         self._follower = self._loop.create_task(self.following.keep(settings.metadata_refresh_ms / 1_000))
         self._report(f"The gateway listens on {self.bootstrap_servers}. Use it as bootstrap.servers of Kafka clients.")
@@ -168,13 +180,13 @@ class Gateway:
     async def _make_authorizer(self) -> Authorizer:
         settings = self.settings
         if not settings.is_relayed_as_gateway or settings.gateway_relay == "lend_gateway_rights":
-            return Authorizer(settings.topics)
+            return Authorizer(settings.topics, note=self.topics.note)
         if settings.gateway_relay == "refuse":
-            return Authorizer(settings.topics, lambda: NOTHING_IS_ALLOWED)
-        acls = BrokerAcls(settings)
+            return Authorizer(settings.topics, lambda: NOTHING_IS_ALLOWED, self.topics.note)
+        acls = self._acls = BrokerAcls(settings)
         await acls.refresh()
         self._acls_keeper = self._loop.create_task(acls.keep())
-        return Authorizer(settings.topics, acls.current)
+        return Authorizer(settings.topics, acls.current, self.topics.note, acls.renew)
 
     async def _stop(self) -> None:
         for server in self._servers:
@@ -187,6 +199,9 @@ class Gateway:
             await asyncio.to_thread(self.asking.close)
         if hasattr(self, "transactions"):
             await asyncio.to_thread(self.transactions.close)
+            await asyncio.to_thread(self._facts.close)
+        if hasattr(self, "_acls"):
+            await asyncio.to_thread(self._acls.close)
 
     async def _listen_for(self, node_id: int) -> Address | None:
         """Open the port for a broker; return None if this is impossible."""
@@ -211,13 +226,15 @@ class Gateway:
         except OverflowError:
             raise PortTaken(f"Broker {node_id} would need port {port}. Choose a lower gateway_port.") from None
         self._servers.append(server)
-        return Address(self.settings.gateway_advertised_host or host, server.sockets[0].getsockname()[1])
+        return Address(self._client_host, server.sockets[0].getsockname()[1])
 
     # -- for connections -----------------------------------------------------------------------------------------------
 
     async def offer_of(self, node_id: int | None) -> Any | None:
         asked_s, offer = self._offers.get(node_id, (float("-inf"), None))
         if time.monotonic() - asked_s < OFFER_AGE_S:
+            return offer
+        if self.cluster.is_avoided(node_id) and (offer := offer or self._offer_of_any()) is not None:
             return offer
         try:
             offer = await asyncio.wait_for(self._ask_versions(node_id), CONNECT_WAIT_S)
@@ -235,13 +252,7 @@ class Gateway:
         host, port = self._real(node_id)
         reader, writer = await asyncio.open_connection(host, port, ssl=self._broker_context)
         with contextlib.closing(writer):
-            request = ApiVersionsRequest(
-                version=3, client_software_name="coordinator-gateway", client_software_version="1"
-            )
-            request.with_header(correlation_id=0, client_id="coordinator-gateway")
-            writer.write(request.encode(header=True, framed=True))
-            size = int.from_bytes(await reader.readexactly(LENGTH_BYTES))
-            return ApiVersionsResponse.decode(await reader.readexactly(size), version=3, header=True)
+            return await versions_of(reader, writer)
 
     def _real(self, node_id: int | None) -> Address:
         if (address := self.cluster.real(node_id)) is None:
@@ -252,6 +263,20 @@ class Gateway:
         host, port = self._real(node_id)
         connecting = self._loop.create_connection(lambda: upstream, host, port, ssl=self._broker_context)
         await asyncio.wait_for(connecting, CONNECT_WAIT_S)
+
+    def turn_away(self, group_ids: Sequence[str], client: ClientKey) -> bool:
+        if not any(map(self.asking.is_lost, group_ids)):
+            return False
+        now_s = time.monotonic()
+        self._turned_away = {each: until_s for each, until_s in self._turned_away.items() if until_s > now_s}
+        self._turned_away[client] = now_s + TURNED_AWAY_S
+        for connection in list(self._connections):
+            if connection.client_key == client:
+                connection.refuse("its group's requests cannot be written from this gateway")
+        return True
+
+    def is_turned_away(self, client: ClientKey) -> bool:
+        return time.monotonic() < self._turned_away.get(client, 0.0)
 
     async def is_served(self, group_ids: Sequence[str]) -> bool:
         return await self._probing.is_served(group_ids)
@@ -290,6 +315,9 @@ class Gateway:
             return f"it sent no request for {SILENCE_S:.0f} s"
         if connection.frame_since_s is not None and now_s - connection.frame_since_s > FRAME_WAIT_S:
             return f"a request took longer than {FRAME_WAIT_S:.0f} s to arrive"
+        streams_since_s = connection.streams_since_s
+        if self.room.is_short and streams_since_s is not None and now_s - streams_since_s > FRAME_WAIT_S:
+            return f"a large request took longer than {FRAME_WAIT_S:.0f} s to arrive while others waited for room"
         if connection.stuck_since_s is not None and now_s - connection.stuck_since_s > STUCK_WAIT_S:
             return f"it did not read its responses for {STUCK_WAIT_S:.0f} s"
         if connection.is_idle and now_s - connection.active_s > self.settings.gateway_connections_max_idle_ms / 1_000:

@@ -1,10 +1,11 @@
 """The requests of one connection that this coordinator serves, each by an exchange of questions and answers."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, TopicFact
+from coordinator.errors import ErrorCode
 from coordinator.heartbeats import AnyHeartbeat, Heartbeat
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, LeaveGroupAnswer
 from streaming.gateway.authenticating import Identity
@@ -44,7 +45,14 @@ class PortView:
         return self._shared.settings.access == "rules"
 
     def partitions_of(self, topic: str) -> int | None:
-        return self._shared.cluster.partitions_of(topic)
+        return self._shared.topics.partitions_of(topic)
+
+    @property
+    def missing_code(self) -> int:
+        """The error of a missing partition. Without the brokers' answer it is one that clients retry."""
+        is_silent = self._shared.topics.are_brokers_silent
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_silent else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return error.number
 
     def coordinates(self, group_id: str) -> bool:
         return self._node_id is None or self._shared.cluster.coordinator_of(group_id) == self._node_id
@@ -114,34 +122,50 @@ class Serving:
             )
 
     def _is_ready(self, served: Served, message: Any) -> bool:
-        """Return whether the gateway knows enough for an exchange, and nothing has to be written before it."""
-        return served.prepare is None and self._has_ids(served, message) and self._lookup(served, message) is None
+        """Return whether the gateway knows enough for an exchange, and nothing has to happen before it."""
+        if served.prepare is not None or self._transactions.has_unsettled(served.groups_fetched(message)):
+            return False
+        return self._has_ids(served, message) and self._lookup(served, message) is None
 
     def _has_ids(self, served: Served, message: Any) -> bool:
         ids = served.topic_ids(message)
-        return ids is not None and all(map(self._world.topic_of, ids))
+        return ids is not None and not self._unknown(ids)
+
+    def _unknown(self, topic_ids: Collection[bytes]) -> list[bytes]:
+        return [topic_id for topic_id in topic_ids if self._world.topic_of(topic_id) is None]
+
+    async def _learn_ids(self, topic_ids: Collection[bytes] | None) -> None:
+        """Request the facts about topics with these ids; None for all topics."""
+        if topic_ids is None:
+            await self._topics.learn_all()
+        elif unknown := self._unknown(topic_ids):
+            await self._topics.learn(unknown)
 
     def _lookup(self, served: Served, message: Any) -> Callable[[], Awaitable[None]] | None:
         """Return the request to the brokers about the message's topics; None if the gateway knows enough of them."""
-        topics = served.topics_named(message, self._world)
-        if topics and not self._cluster.is_sure_of(topics):
-            return self._cluster.refresh
+        if topics := served.topics_named(message, self._world):
+            self._cluster.renew()
+            if not self._topics.have(topics):
+                return partial(self._topics.learn, topics)
+        fetched = served.topics_fetched(message, self._world)
+        if fetched and not self._topics.are_current(fetched):
+            return partial(self._topics.learn, fetched)
         wanted = served.subscription(message)
         return partial(self._learn, wanted) if self._must_learn(wanted) else None
 
     async def _prepare(self, slot: Slot, served: Served, message: Any) -> Exchange:
         """Send what comes before an exchange to the brokers, one after another, and return the exchange."""
-        if not self._has_ids(served, message):
-            await self._topics.learn_all()
+        await self._learn_ids(served.topic_ids(message))
         if (lookup := self._lookup(served, message)) is not None:
             await lookup()
+        await self._transactions.settle(served.groups_fetched(message))
         if served.prepare is None:
             return served.exchange(message, self._questions, self._world)
         written = await served.prepare(self._transactions, message, slot.since_s + WRITE_WAIT_S)
         return served.exchange(message, self._questions, self._world, written=written)
 
     def _must_learn(self, wanted: Subscription) -> bool:
-        return bool(wanted.pattern) or not self._topics.are_known(wanted.names)
+        return bool(wanted.pattern) or not self._topics.are_sufficient(wanted.names)
 
     async def _learn(self, wanted: Subscription) -> None:
         """Request what the gateway does not know of the topics of a subscription."""
@@ -149,7 +173,7 @@ class Serving:
         if wanted.pattern:
             await self._topics.learn_names()
             names.update(dict.fromkeys((await self._world.resolve(wanted.pattern)).topics))
-        if not self._topics.are_known(names):
+        if not self._topics.are_sufficient(names):
             await self._topics.learn(names)
 
     def _ask(self, slot: Slot, exchange: Exchange, message: Any) -> None:

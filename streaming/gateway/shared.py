@@ -10,9 +10,13 @@ from streaming.gateway.coordinators import Coordinators
 from streaming.gateway.following import Following
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Holder, Ledger
+from streaming.gateway.room import Room
 from streaming.gateway.topics import Topics
 from streaming.gateway.upstream import Upstream
 from streaming.gateway.writing import Transactions
+
+ClientKey = tuple[str, str, str | None]
+"""The address, the client id and the principal of a client: its connections have the same."""
 
 
 class ClientConnection(Holder, Protocol):
@@ -35,8 +39,16 @@ class ClientConnection(Holder, Protocol):
         """The time at which the incomplete request began; None without one."""
 
     @property
+    def streams_since_s(self) -> float | None:
+        """The time at which the large request that is being relayed began; None without one."""
+
+    @property
     def stuck_since_s(self) -> float | None:
         """The time since which the client has read no responses; None while it reads them."""
+
+    @property
+    def client_key(self) -> ClientKey:
+        """The client, as far as its connections can be recognized."""
 
     def count_written(self) -> None:
         """Update the count of the bytes that the client has not read."""
@@ -60,6 +72,7 @@ class Shared(Protocol):
     transactions: Transactions
     authorizer: Authorizer
     ledger: Ledger
+    room: Room
     metrics: Metrics
     mechanisms: tuple[str, ...]
 
@@ -72,6 +85,13 @@ class Shared(Protocol):
         Args:
             group_ids: The groups that the client looks for.
         """
+
+    def turn_away(self, group_ids: Sequence[str], client: ClientKey) -> bool:
+        """Close all connections of a client if the gateway cannot write to the shard of one of its groups. Return
+        whether they are closed: the client then looks for another gateway."""
+
+    def is_turned_away(self, client: ClientKey) -> bool:
+        """Return whether `turn_away` has closed the connections of a client a moment ago."""
 
     async def open_upstream(self, node_id: int | None, upstream: Upstream) -> None:
         """Connect to a broker.

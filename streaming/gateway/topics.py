@@ -1,19 +1,24 @@
-"""The facts about topics that groups of the consumer protocol subscribe to: their ids and partition counts.
+"""The facts about topics that clients' requests name: their ids and partition counts.
 
-A subscription waits for facts that are missing or old. Subscriptions that come at the same time wait for the same
-request to the brokers: one request runs at most, and one waits for its end.
+A request waits for facts that are missing. Old facts stay valid, and are requested again meanwhile: a member must not
+lose its session because a broker is away. That a topic does not exist is never taken from a stored fact: the topic may
+exist now, so the brokers are asked again, unless they do not answer. Requests of clients that come at the same time
+wait for the same request to the brokers: one request runs at most, and one waits for its end.
+
+Responses to Metadata that pass through the gateway have facts too. A topic that a client sees here is known here.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from confluent_kafka import KafkaException
-
+from coordinator.base_request import NO_TOPIC
 from coordinator.consumer_requests import TopicFact
 from coordinator.limits import SUBSCRIBED_NAMES_MAX
-from streaming.gateway.cluster import METADATA_AGE_MIN_S, METADATA_AGE_S, Cluster
+from streaming.errors import UserError
+from streaming.gateway.cluster import METADATA_AGE_S, Cluster
+from streaming.gateway.coalescing import Coalesced
 from streaming.gateway.ids import id_text
 from streaming.kafka.patterns import Matches, Patterns
 
@@ -28,6 +33,15 @@ PATTERNS_AT_ONCE = 16
 REST_PART = 5
 """How often the time for the facts about all topics passes at least before they are requested again."""
 
+CURRENT_S = 1.0
+"""The age up to which the id of a topic is not requested again for a fetch of its offsets."""
+
+REST_S_MIN = 1.0
+"""The least time before the facts about all topics are requested again."""
+
+Describe = Callable[[Sequence[str], Sequence[bytes]], Mapping[str, TopicFact]]
+"""Requests the facts about topics with these names or ids, and blocks."""
+
 Sees = Callable[[str], bool]
 """Returns whether a client may see a topic. It is called in a thread."""
 
@@ -37,30 +51,72 @@ class Topics:
 
     Args:
         cluster: The cluster, with the names of all topics.
-        describe: Requests facts from the brokers and blocks, as `topic_facts`.
+        describe: Requests facts from the brokers and blocks, as `TopicFacts.of`.
     """
 
-    def __init__(self, cluster: Cluster, describe: Callable[[Sequence[str]], Mapping[str, TopicFact]]) -> None:
+    def __init__(self, cluster: Cluster, describe: Describe) -> None:
         self._cluster, self._describe = cluster, describe
         self._facts: dict[str, tuple[float, TopicFact]] = {}
-        self._wanted: dict[str, None] = {}
-        self._running: asyncio.Task[None] | None = None
-        self._waiting: asyncio.Task[None] | None = None
+        self._wanted: dict[str | bytes, None] = {}
+        self._request = Coalesced(self._ask)
         self._names_by_id: dict[str, str] = {}
         self._learning_all: asyncio.Task[None] | None = None
         self._learn_all_from_s = float("-inf")
+        self.are_brokers_silent = False
+        """Whether the brokers have not answered the last request: then nothing proves that a topic does not exist."""
+
         self._patterns, self._resolving = Patterns(), asyncio.Lock()
 
     def are_known(self, names: Iterable[str]) -> bool:
-        """Return whether there are facts about all topics that are not too old."""
-        now_s = time.monotonic()
-        return all(self._is_known(name, now_s) for name in names)
+        """Return whether there are facts about all topics that are not too old, or that cannot be had newer."""
+        return all(map(self._is_known, names))
 
-    def _is_known(self, name: str, now_s: float) -> bool:
-        if (known := self._facts.get(name)) is None:
+    def are_sufficient(self, names: Iterable[str]) -> bool:
+        """Return whether there are facts about all topics. Old ones are requested again in the background.
+
+        A topic that did not exist has to be looked for again.
+        """
+        return self.have(dict.fromkeys(names, 0))
+
+    def have(self, wanted: Mapping[str, int]) -> bool:
+        """Return whether all topics have at least as many partitions.
+
+        Old facts are requested again in the background.
+        """
+        if not all(self._is_known(name) or self._exists(name) for name in wanted):
             return False
-        told_s, fact = known
-        return now_s - told_s <= (METADATA_AGE_MIN_S if fact.topic_id is None else METADATA_AGE_S)
+        from_s = time.monotonic() - METADATA_AGE_S / 2  # commits need ids that are not too old
+        self._renew([name for name in wanted if self._facts[name][0] < from_s])
+        return all(self._facts[name][1].partitions >= wanted[name] for name in wanted)
+
+    def are_current(self, names: Iterable[str]) -> bool:
+        """Return whether all topics existed `CURRENT_S` ago, or the brokers do not answer about them."""
+        from_s = time.monotonic() - CURRENT_S
+        old = [name for name in names if not self._exists(name) or self._facts[name][0] < from_s]
+        if self.are_brokers_silent and all(name in self._facts for name in old):
+            self._renew(old)
+            return True
+        return not old
+
+    def _renew(self, names: Collection[str]) -> None:
+        if names and not self._request.is_under_way:
+            self._begin(names)
+
+    def _is_known(self, name: str) -> bool:
+        return name in self._facts and (self.are_brokers_silent or not self._is_old(name))
+
+    def _is_old(self, name: str) -> bool:
+        if (known := self._facts.get(name)) is None:
+            return True
+        asked_s, fact = known
+        return fact.topic_id is None or time.monotonic() - asked_s > METADATA_AGE_S
+
+    def _exists(self, name: str) -> bool:
+        return name in self._facts and self._facts[name][1].topic_id is not None
+
+    def partitions_of(self, name: str) -> int | None:
+        """Return the number of a topic's partitions; None if there is no such topic, as far as is known."""
+        return self._facts[name][1].partitions if self._exists(name) else None
 
     def facts_of(self, names: Iterable[str]) -> tuple[TopicFact, ...]:
         """Return the known facts about topics."""
@@ -89,16 +145,22 @@ class Topics:
         return self._names_by_id.get(id_text(topic_id))
 
     def id_of(self, name: str) -> str | None:
-        """Return the id of a topic, as text; None if there is none, or its facts are missing or too old."""
-        return self._facts[name][1].topic_id if self._is_known(name, time.monotonic()) else None
+        """Return the id of a topic, as text: `NO_TOPIC` if it did not exist when the brokers were asked last.
+
+        Return None if its facts are missing or too old.
+        """
+        if name not in self._facts or (self._exists(name) and not self._is_known(name)):
+            return None
+        return self._facts[name][1].topic_id or NO_TOPIC
+
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     async def learn_all(self) -> None:
         """Request the facts about all topics, unless they are known well enough.
 
-        A request with an unknown id leads to this, so the brokers are not asked all the time: each time they rest for
-        `REST_PART` times as long as the last one took.
+        A large cluster has many, so the brokers are not asked all the time: each time they rest for `REST_PART` times
+        as long as the last one took.
         """
-        await self.learn_names()
         if self._learning_all is None and time.monotonic() >= self._learn_all_from_s:
             self._learning_all = asyncio.get_running_loop().create_task(self._learn_all())
         if self._learning_all is not None:
@@ -107,48 +169,78 @@ class Topics:
     async def _learn_all(self) -> None:
         since_s = time.monotonic()
         try:
-            await self.learn(self._cluster.names)
+            await self.learn_names()
+            await self.learn({*self._cluster.names, *filter(self._exists, self._facts)})
         finally:
             now_s = time.monotonic()
-            self._learn_all_from_s = now_s + max(METADATA_AGE_MIN_S, REST_PART * (now_s - since_s))
+            self._learn_all_from_s = now_s + max(REST_S_MIN, REST_PART * (now_s - since_s))
             self._learning_all = None
 
     async def learn_names(self) -> None:
-        """Request the names of all topics from the brokers, unless they were requested recently."""
-        if not self._cluster.is_recent:
-            await self._cluster.refresh()
+        """Request the names of all topics from the brokers."""
+        await self._cluster.refresh()
 
-    async def learn(self, names: Iterable[str]) -> None:
+    async def learn(self, names_or_ids: Iterable[str | bytes]) -> None:
         """Request the facts about topics from the brokers. The old facts remain if no broker answers."""
-        self._wanted.update(dict.fromkeys(names))
-        if self._waiting is None:
-            self._waiting = asyncio.get_running_loop().create_task(self._ask(self._running))
-        await asyncio.shield(self._waiting)
+        await asyncio.shield(self._begin(names_or_ids))
 
-    async def _ask(self, before: asyncio.Task[None] | None) -> None:
-        if before is not None:
-            await asyncio.wait([before])
-        self._running, self._waiting = self._waiting, None
+    def _begin(self, names_or_ids: Iterable[str | bytes]) -> asyncio.Task[None]:
+        self._wanted.update(dict.fromkeys(names_or_ids))
+        return self._request.begin()
+
+    async def _ask(self) -> None:
         wanted, self._wanted = list(self._wanted), {}
+        names = [each for each in wanted if isinstance(each, str)]
+        ids = [each for each in wanted if isinstance(each, bytes)]
+        asked_s = time.monotonic()
         try:
-            facts = await asyncio.to_thread(self._describe, wanted)
-        except KafkaException as error:
-            log.warning("the brokers do not describe topics: %s", error)
+            facts = await asyncio.to_thread(self._describe, names, ids)
+        except UserError as error:
+            log.warning("the brokers do not describe topics, whose facts stay as they were: %s", error)
+            self.are_brokers_silent = True
             return
-        if len(self._facts) + len(facts) > FACTS_MAX:
+        self.are_brokers_silent = False
+        self._make_room(len(facts))
+        for fact in facts.values():
+            self._store(fact, asked_s)
+        for name in names:
+            if name not in facts:  # the brokers do not show it to the gateway: it may have lost that right
+                self._forget(name)
+
+    # -- facts ---------------------------------------------------------------------------------------------------------
+
+    def note(self, facts: Mapping[str, TopicFact]) -> None:
+        """Store facts from a response to Metadata that passes through the gateway.
+
+        Another broker may have told a newer id. So an id that differs from the stored one is not believed: the topic
+        counts as unknown, and the brokers are asked when it is needed next.
+        """
+        now_s = time.monotonic()
+        self._make_room(len(facts))
+        for name, fact in facts.items():
+            if fact.topic_id is None:
+                continue
+            _, before = self._facts.get(name, (now_s, TopicFact(name)))
+            if before.topic_id is None or (before.topic_id == fact.topic_id and before.partitions < fact.partitions):
+                self._store(fact, now_s)
+            elif before.topic_id != fact.topic_id:
+                self._forget(name)
+
+    def _make_room(self, more: int) -> None:
+        if len(self._facts) + more > FACTS_MAX:
             self._facts.clear()
             self._names_by_id.clear()
-        now_s = time.monotonic()
-        for name, fact in facts.items():
-            self._store(name, fact, now_s)
 
-    def _store(self, name: str, fact: TopicFact, now_s: float) -> None:
-        _, before = self._facts.get(name, (now_s, fact))
-        self._facts[name] = now_s, fact
-        if before.topic_id is not None and before.topic_id != fact.topic_id:
-            del self._names_by_id[before.topic_id]
+    def _store(self, fact: TopicFact, asked_s: float) -> None:
+        self._forget(fact.topic)
+        self._facts[fact.topic] = asked_s, fact
         if fact.topic_id is not None:
-            self._names_by_id[fact.topic_id] = name
+            self._names_by_id[fact.topic_id] = fact.topic
+
+    def _forget(self, name: str) -> None:
+        _, before = self._facts.pop(name, (0.0, TopicFact(name)))
+        if before.topic_id is not None:
+            self._names_by_id.pop(before.topic_id, None)
 
 
 def _seen(found: Matches, may_see: Sees) -> Matches:

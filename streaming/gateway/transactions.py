@@ -1,9 +1,11 @@
 """The gateway's part in transactions: records of the transactions topic, written into the transactions of clients.
 
     AddOffsetsToTxn   adds the group's partition of the transactions topic to the client's transaction
-    TxnOffsetCommit   writes a record there; its offset is the place of the commit, which the coordinator keeps pending
+    TxnOffsetCommit   adds it from version 5 on, and writes a record there; the offset of the record is the place of the
+                      commit, which the coordinator keeps pending
+    OffsetFetch       waits for the offsets of transactions that clients of this gateway have just ended (`ends`)
 
-The brokers end the transaction as any other, so the gateway does not need EndTxn. `coordinator.transactions` and
+The brokers end the transaction as any other, so the coordinator does not need EndTxn. `coordinator.transactions` and
 `query.settling` read and handle the end.
 
 A record may not join a later transaction than the client means. A client waits for the response before it begins
@@ -12,18 +14,21 @@ of its arrival, and the coordinator is asked only if the connection is still ope
 without such a request has no effect.
 """
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from kafka.errors import TransactionalIdAuthorizationFailedError
 
 from coordinator.access import Operation, Resource
 from coordinator.errors import ErrorCode
-from coordinator.outputs import CheckAccessAnswer
+from coordinator.outputs import CheckAccessAnswer, OffsetFetchAnswer
+from coordinator.requests import OffsetFetch, TopicPartitions
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.coordinators import Home
-from streaming.gateway.exchanges.exchange import expected, may
+from streaming.gateway.ends import Commit
+from streaming.gateway.exchanges.exchange import Question, expected, may
 from streaming.gateway.questions import Questions
 from streaming.gateway.shared import Shared
 from streaming.gateway.writing import NOT_AVAILABLE, Written
@@ -32,6 +37,14 @@ from streaming.kafka.transactional import Transaction
 GROUP_REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED.number
 INVALID_GROUP = ErrorCode.INVALID_GROUP_ID.number
 ID_REFUSED: int = TransactionalIdAuthorizationFailedError.errno
+
+WITHOUT_ADD_OFFSETS = 5
+"""From this version of TxnOffsetCommit on, clients send no AddOffsetsToTxn before it (KIP-890)."""
+
+UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT.number
+
+SETTLED_PAUSE_S = 0.05
+"""The pause between two looks whether the offsets of a transaction are settled. Each of them is a request."""
 
 GONE = Written(NOT_AVAILABLE)
 """The result for a client that has closed its connection. Nobody reads the response."""
@@ -59,11 +72,41 @@ class ClientTransactions:
             return Written(INVALID_GROUP)
         if refusal := await self._refusal(message, until_s):
             return refusal
-        may_have_moved = self._shared.asking.may_have_moved(message.group_id)
+        joins = message.version >= WITHOUT_ADD_OFFSETS or self._shared.asking.may_have_moved(message.group_id)
         written = await self._shared.transactions.write(
-            _transaction(message), self._home(message), message.group_id, until_s, may_have_moved=may_have_moved
+            _transaction(message), self._home(message), message.group_id, until_s, joins=joins
         )
+        if not written.code and message.topics:
+            topic = message.topics[0]
+            commit = Commit(message.group_id, topic.name, topic.partitions[0].partition_index)
+            self._shared.transactions.ends.committed(message.producer_id, commit)
         return GONE if self._has_left() else written
+
+    def has_unsettled(self, group_ids: Collection[str]) -> bool:
+        """Return whether a group may have offsets of a transaction that was ended, and is not settled."""
+        return any(self._shared.transactions.ends.unsettled(group_id) is not None for group_id in group_ids)
+
+    async def settle(self, group_ids: Collection[str]) -> None:
+        """Wait until all groups have the offsets of transactions that were ended, for `SETTLE_WAIT_S` at most."""
+        ends = self._shared.transactions.ends
+        for group_id in group_ids:
+            while (commit := ends.unsettled(group_id)) is not None:
+                if await self._is_settled(commit):
+                    ends.settled(commit)
+                else:
+                    await asyncio.sleep(SETTLED_PAUSE_S)
+
+    async def _is_settled(self, commit: Commit) -> bool:
+        """Return whether a stable fetch has the offsets of a commit, or nothing more can be learnt from one."""
+        topics = (TopicPartitions(commit.topic, (commit.partition,)),)
+        fields = self._questions.fields()
+        fetch = OffsetFetch(**fields, group_id=commit.group_id, topics=topics, require_stable=True)
+        try:
+            answer = await self._questions.answer_to(Question(fetch), commit.until_s - time.monotonic())
+        except TimeoutError:
+            return True
+        found = answer.partitions if isinstance(answer, OffsetFetchAnswer) else ()
+        return all(each.code != UNSTABLE for each in found)
 
     def _home(self, message: Any) -> Home:
         return self._shared.asking.home_of(message.group_id)

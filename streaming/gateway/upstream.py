@@ -52,6 +52,11 @@ class Upstream(asyncio.Protocol):
         self._is_client_slow = False
 
     @property
+    def is_connected(self) -> bool:
+        """Whether the connection is open."""
+        return self._transport is not None
+
+    @property
     def expects_answers(self) -> bool:
         """Whether a request has no response yet."""
         return bool(self._expected)

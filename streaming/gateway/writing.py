@@ -21,6 +21,7 @@ from msgspec import json
 from coordinator.errors import ErrorCode
 from streaming.config.settings import Settings
 from streaming.gateway.coordinators import Home
+from streaming.gateway.ends import Ends
 from streaming.kafka.transactional import Transaction, TransactionWriter
 
 log = logging.getLogger(__name__)
@@ -65,12 +66,16 @@ class Written(NamedTuple):
 class Transactions:
     """The writer of all connections of a gateway.
 
+    Attributes:
+        ends: The transactions that clients have ended.
+
     Args:
         settings: The settings with the gateway's own access to the brokers.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self.ends = Ends()
         self._writers: dict[str, TransactionWriter] = {}
         self._threads = ThreadPoolExecutor(WRITERS, thread_name_prefix="gateway transactions")
         self._turns = WeakValueDictionary[int, asyncio.Lock]()
@@ -80,15 +85,16 @@ class Transactions:
         return await self._in_turn(transaction, until_s, self._writer_at(home.prefix).join, home.shard)
 
     async def write(
-        self, transaction: Transaction, home: Home, group_id: str, until_s: float, *, may_have_moved: bool = False
+        self, transaction: Transaction, home: Home, group_id: str, until_s: float, *, joins: bool = False
     ) -> Written:
         """Write a record about a commit into a transaction, before a monotonic time.
 
         Args:
-            may_have_moved: The client may have added the partition of another coordinator to its transaction.
+            joins: Whether the shard's partition is added to the transaction first: the client has not added it, or may
+                have added that of another coordinator.
         """
         value = json.encode({"group_id": group_id, "producer_id": transaction.producer_id})
-        if may_have_moved:
+        if joins:
             joined = await self.join(transaction, home, until_s)
             if joined.code:
                 return joined

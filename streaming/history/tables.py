@@ -58,6 +58,8 @@ EVENTS = pa.schema([
     ("holes", pa.bool_()), ("last_commit_ms", _LONG), ("session_timeout_ms", _INT), ("likely", _TEXT),
     ("how_known", _TEXT), ("not_before_ms", _LONG), ("unplanned_rounds", _INT),
     ("topic_id", _TEXT), ("topic_name", _TEXT),
+    # offsets_dropped
+    ("current_id", _TEXT),
     _PUBLISHED_BY,
 ])  # fmt: skip
 

@@ -2,9 +2,14 @@
 
     kafka-python       the member's client (`streaming.client`): a GroupConsumer mirrors KafkaConsumer, with its names,
                        its settings and its errors, so a program that moves to it keeps its library
-                       the administration of topics: the coordinator's topics (`topics`), the demo's topic and records
-                       (`demo.orders`), and the readiness of the embedded broker (`embedded.broker`)
+                       the administration of topics: the coordinator's topics (`topics`, over the connections of
+                       `any_broker`), the demo's topic and records (`demo.orders`), and the readiness of the embedded
+                       broker (`embedded.broker`)
                        the records that a gateway writes into the transactions of its clients (`transactional`)
+                       over the same connections, what any broker reports: the ids and partition counts of topics
+                       (`topic_facts`) and access control lists (`gateway.broker_acls`); and the deletion of records
+                       (`deleting`)
+                       the control records that end transactions (`transaction_log`), which librdkafka hides
     confluent-kafka    all other clients: librdkafka works in its own threads, reads large topics in a fraction of the
                        time, and reports the end of a partition
 
@@ -12,26 +17,26 @@
 """
 
 import logging
+import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
+from streaming.config import timeouts
 from streaming.config.settings import Settings
 
 kafka_log = logging.getLogger("kafka.librdkafka")
 """librdkafka's own log. Its warnings are about requests that it retries, so it is as quiet as kafka-python's."""
 
-ANSWER_WAIT_S = 15.0
-"""The longest wait for the brokers' response to a request."""
-
-REPEATED_ANSWER_WAIT_S = 5.0
-"""The longest wait if the same request is repeated every few seconds."""
-
 Options = Mapping[str, Any]
 """librdkafka's settings, by its own names."""
+
+_WITHOUT_ANSWER = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
+"""The errors of a request after which another broker may answer it."""
 
 
 def consumer(settings: Settings, client_id: str, options: Options | None = None) -> Consumer:
@@ -56,7 +61,8 @@ def poll_all(consumer: Consumer, wait_s: float, messages_max: int) -> list[Messa
 
 def producer(settings: Settings, client_id: str, options: Options | None = None) -> Producer:
     """Return a producer. Delivery reports are called while it is polled or flushed."""
-    return Producer({**_arguments(settings, client_id), **(options or {})}, logger=kafka_log)
+    arguments = {"request.timeout.ms": timeouts.REQUEST_TIMEOUT_MS, **_arguments(settings, client_id)}
+    return Producer({**arguments, **(options or {})}, logger=kafka_log)
 
 
 def admin(settings: Settings, client_id: str) -> Any:
@@ -67,5 +73,45 @@ def admin(settings: Settings, client_id: str) -> Any:
     return AdminClient(_arguments(settings, client_id), logger=kafka_log)
 
 
+def metadata(client: Any, topic: str | None = None, within_s: float | None = None) -> Any:
+    """Return the cluster's metadata, of all topics or of one, as a client's `list_topics`.
+
+    librdkafka sends such a request to one broker only. So one that is frozen, or cut off, costs one attempt here; then
+    librdkafka closes its connection to it, and chooses another one.
+
+    Args:
+        within_s: The longest wait for all attempts together; `ANSWER_WAIT_S` by default.
+
+    Raises:
+        KafkaException: No broker answers.
+    """
+    until_s = time.monotonic() + (timeouts.ANSWER_WAIT_S if within_s is None else within_s)
+    of_one = {} if topic is None else {"topic": topic}
+    while True:
+        left_s = until_s - time.monotonic()
+        try:
+            return client.list_topics(timeout=min(left_s, timeouts.ATTEMPT_WAIT_S), **of_one)
+        except KafkaException as error:
+            if error.args[0].code() not in _WITHOUT_ANSWER or left_s <= timeouts.ATTEMPT_WAIT_S:
+                raise
+        time.sleep(timeouts.RETRY_WAIT_S)
+
+
+def learn_leaders(client: Any) -> None:
+    """Make a client request the leaders of all partitions, after one of them has not answered.
+
+    librdkafka keeps a leader that it knows, although it waits for it in vain, until it refreshes its metadata after
+    minutes. An outage of all brokers is no error here.
+    """
+    with suppress(KafkaException):
+        metadata(client, within_s=timeouts.ATTEMPT_WAIT_S)
+
+
 def _arguments(settings: Settings, client_id: str) -> dict[str, Any]:
-    return {**settings.librdkafka_arguments(), "client.id": client_id}
+    return {
+        "socket.timeout.ms": timeouts.REQUEST_TIMEOUT_MS,
+        "socket.connection.setup.timeout.ms": timeouts.CONNECT_TIMEOUT_MS,
+        "reconnect.backoff.max.ms": timeouts.RECONNECT_BACKOFF_MAX_MS,
+        **settings.librdkafka_arguments(),
+        "client.id": client_id,
+    }

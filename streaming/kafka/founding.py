@@ -11,8 +11,10 @@ from confluent_kafka import KafkaError, Message
 from msgspec import DecodeError, json
 
 from streaming.config.settings import Settings
-from streaming.errors import BrokerUnreachable, Exit, UserError
-from streaming.kafka.clients import ANSWER_WAIT_S, producer
+from streaming.config.timeouts import ANSWER_WAIT_S
+from streaming.errors import Exit, UserError
+from streaming.kafka.brokers import unreachable
+from streaming.kafka.clients import producer
 from streaming.kafka.reader import TopicReader
 
 FOUNDER = "founder"
@@ -70,4 +72,4 @@ def _write(settings: Settings) -> None:
     writer.produce(settings.directory_topic, key=key, value=value, on_delivery=told)
     writer.flush()
     if errors:
-        raise BrokerUnreachable.at(settings.bootstrap_servers, errors[0].str())
+        raise unreachable(settings, errors[0].str(), [settings.directory_topic])

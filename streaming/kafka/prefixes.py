@@ -3,8 +3,8 @@
 from confluent_kafka import KafkaException
 
 from streaming.config.settings import Settings
-from streaming.errors import BrokerUnreachable
-from streaming.kafka.clients import ANSWER_WAIT_S, admin
+from streaming.kafka.brokers import unreachable
+from streaming.kafka.clients import admin, metadata
 
 
 def is_observed(settings: Settings) -> bool:
@@ -16,7 +16,7 @@ def is_observed(settings: Settings) -> bool:
         BrokerUnreachable: No broker answers.
     """
     try:
-        names = admin(settings, "coordinator-cli").list_topics(timeout=ANSWER_WAIT_S).topics
+        names = metadata(admin(settings, "coordinator-cli")).topics
     except KafkaException as error:
-        raise BrokerUnreachable.at(settings.bootstrap_servers, error) from error
+        raise unreachable(settings, error.args[0].str()) from error
     return settings.groups_topic in names and settings.requests_topic not in names

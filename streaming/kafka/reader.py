@@ -14,14 +14,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 
 from coordinator.limits import RECORD_BYTES_MAX
 from streaming.config.settings import Settings
+from streaming.config.timeouts import ATTEMPT_WAIT_S, LEADERS_WAIT_S, RETRY_WAIT_S
 from streaming.errors import BrokerUnreachable, NoCoordinator, UserError
-from streaming.kafka.clients import ANSWER_WAIT_S, Options, consumer, poll_all
+from streaming.kafka.brokers import unreachable
+from streaming.kafka.clients import Options, consumer, learn_leaders, metadata, poll_all
+from streaming.kafka.offsets import Place
 
 RECORDS_AT_ONCE = 2_000
 POLL_S = 0.2
@@ -50,14 +53,23 @@ _RETRIED = frozenset(
 )
 """Errors after which librdkafka retries by itself, although it does not call them retriable."""
 
-NO_LEADER_YET = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
-"""Errors of a partition that was created a moment ago: its leader is chosen, but not every broker has been told."""
+_LEADER_MOVES = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError._NOENT,
+        KafkaError._DESTROY_BROKER,  # the leader is no member of the cluster any more
+        KafkaError._WAIT_CACHE,
+    }
+)
+"""Errors of a partition that was created a moment ago, or whose leader has died: not every broker knows the leader."""
 
-LEADER_WAIT_S = 0.1
-"""The time between two requests about a partition without a leader."""
-
-TopicPlace = tuple[str, int]
-"""A topic and one of its partitions."""
+T = TypeVar("T")
 
 
 class Record(NamedTuple):
@@ -146,8 +158,8 @@ class TopicReader:
         on_error: Callable[[KafkaError], None] | None = None,
         options: Options | None = None,
     ) -> None:
-        self._servers, self._silence_s, self._on_error = settings.bootstrap_servers, silence_s, on_error or self._refuse
-        self._assigned: frozenset[TopicPlace] = frozenset()
+        self._settings, self._silence_s, self._on_error = settings, silence_s, on_error or self._refuse
+        self._assigned: frozenset[Place] = frozenset()
         self._ahead: list[Record] = []  # read already, after the end of the backlog
         wanted = {**_OPTIONS, "auto.offset.reset": when_expired, **(options or {})}
         self._consumer = consumer(settings, client_id, wanted)
@@ -176,7 +188,7 @@ class TopicReader:
 
     # -- start positions -----------------------------------------------------------------------------------------------
 
-    def seek(self, positions: Mapping[TopicPlace, int]) -> None:
+    def seek(self, positions: Mapping[Place, int]) -> None:
         """Set the offsets to start from in these partitions. Call it before any record of them is read."""
         self._positions |= positions
 
@@ -184,7 +196,7 @@ class TopicReader:
         """Set the start to the topics' ends when the reader was made."""
         self.seek(self.ends)
 
-    def offsets_at(self, at_ms: int) -> dict[TopicPlace, int]:
+    def offsets_at(self, at_ms: int) -> dict[Place, int]:
         """Return the offset of the first record of each partition that was appended at a time or later.
 
         A partition without such a record is omitted.
@@ -196,15 +208,14 @@ class TopicReader:
             BrokerUnreachable: no broker answers.
         """
         asked = [TopicPartition(topic, partition, at_ms) for topic, partition in self.ends]
-        with self._answering():
-            found = self._consumer.offsets_for_times(asked, timeout=ANSWER_WAIT_S)
+        found = self._of_leaders(lambda: self._consumer.offsets_for_times(asked, timeout=ATTEMPT_WAIT_S))
         return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def backlog(
         self,
-        places: Collection[TopicPlace] | None = None,
+        places: Collection[Place] | None = None,
         progress: Progress | None = None,
         *,
         within_s: float = math.inf,
@@ -230,9 +241,9 @@ class TopicReader:
                 yield from records
                 progress.count(len(records))
             elif time.monotonic() - heard_s > self._silence_s:
-                raise BrokerUnreachable.at(self._servers, "{}-{} cannot be read on".format(*behind[0]))
+                raise unreachable(self._settings, "{}-{} cannot be read on".format(*behind[0]), [behind[0][0]])
 
-    def poll_backlog(self, wait_s: float, places: Collection[TopicPlace] | None = None) -> list[Record]:
+    def poll_backlog(self, wait_s: float, places: Collection[Place] | None = None) -> list[Record]:
         """Return the next records of the backlog as soon as any have come, or none after a time.
 
         Raises:
@@ -276,37 +287,45 @@ class TopicReader:
 
     # -- Kafka ---------------------------------------------------------------------------------------------------------
 
-    def _find(self, topics: Sequence[str], partitions: Callable[[int], Collection[int]]) -> list[TopicPlace]:
+    def _find(self, topics: Sequence[str], partitions: Callable[[int], Collection[int]]) -> list[Place]:
         with self._answering():
-            known = self._consumer.list_topics(timeout=ANSWER_WAIT_S).topics  # a request for one topic would create it
+            known = metadata(self._consumer).topics  # a request for one topic would create it
         for topic in topics:
             if topic not in known or not known[topic].partitions:
-                raise NoCoordinator.without(topic, self._servers)
+                raise NoCoordinator.without(topic, self._settings.bootstrap_servers)
         return [(topic, number) for topic in topics for number in sorted(partitions(len(known[topic].partitions)))]
 
-    def _bounds(self, place: TopicPlace) -> tuple[int, int]:
-        """Request the begin and the end of a partition. A broker may not know yet that it leads a new one."""
-        until_s, wanted = time.monotonic() + ANSWER_WAIT_S, TopicPartition(*place)
+    def _bounds(self, place: Place) -> tuple[int, int]:
+        """Request the begin and the end of a partition."""
+        wanted = TopicPartition(*place)
+        return self._of_leaders(
+            lambda: self._consumer.get_watermark_offsets(wanted, timeout=ATTEMPT_WAIT_S, cached=False)
+        )
+
+    def _of_leaders(self, ask: Callable[[], T]) -> T:
+        """Send a request to the leaders of partitions, again if one of them does not answer or has moved."""
+        until_s = time.monotonic() + LEADERS_WAIT_S
         with self._answering():
             while True:
                 try:
-                    return self._consumer.get_watermark_offsets(wanted, timeout=ANSWER_WAIT_S, cached=False)
+                    return ask()
                 except KafkaException as error:
-                    if error.args[0].code() not in NO_LEADER_YET or time.monotonic() >= until_s:
+                    if not may_pass(error) or time.monotonic() >= until_s:
                         raise
-                time.sleep(LEADER_WAIT_S)
+                learn_leaders(self._consumer)
+                time.sleep(RETRY_WAIT_S)
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
         try:
             yield
         except KafkaException as error:
-            raise BrokerUnreachable.at(self._servers, error.args[0].str()) from error
+            raise unreachable(self._settings, error.args[0].str()) from error
 
-    def _behind(self, places: Iterable[TopicPlace]) -> list[TopicPlace]:
+    def _behind(self, places: Iterable[Place]) -> list[Place]:
         return [place for place in places if self._positions[place] < self.ends[place]]
 
-    def _assign(self, places: Iterable[TopicPlace]) -> None:
+    def _assign(self, places: Iterable[Place]) -> None:
         if self._assigned == (wanted := frozenset(places)):
             return
         for record in reversed(self._ahead):
@@ -342,7 +361,12 @@ class TopicReader:
             raise BrokerUnreachable(f"The coordinator's topics cannot be read: {error.str()}.")
 
 
-def _record(message: Message, place: TopicPlace, offset: int) -> Record:
+def may_pass(error: KafkaException) -> bool:
+    """Return whether the leader of a partition may answer later, or another broker that becomes its leader."""
+    return error.args[0].code() in _LEADER_MOVES | _RETRIED
+
+
+def _record(message: Message, place: Place, offset: int) -> Record:
     value, (_, timestamp_ms) = message.value(), message.timestamp()
     headers: Any = () if value is not None else message.headers() or ()
     return Record(*place, offset, timestamp_ms, message.key() or b"", value, headers)

@@ -8,16 +8,16 @@ Source: Kafka's `kafka-acls`; KIP-430 (the description of a topic contains the o
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping
-from concurrent.futures import Future
 from enum import StrEnum
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
+from kafka.errors import TopicAuthorizationFailedError
 
 from streaming.config.settings import Settings
-from streaming.errors import BrokerUnreachable, RightMissing
-from streaming.kafka.clients import ANSWER_WAIT_S, admin
+from streaming.errors import RightMissing
+from streaming.kafka.any_broker import are_known
+from streaming.kafka.topics import any_broker, refuse_error
 
 
 class Role(StrEnum):
@@ -86,8 +86,12 @@ TO_OBSERVE: Operations = (READ,)
 """The further rights of the observer on `SOURCE_TOPIC`."""
 
 TO_LOOK_UP: Operations = (DESCRIBE,)
+"""Optional further rights of the coordinator and of the observer on the topics that groups read. The coordinator drops
+the offsets of a topic that was deleted or made anew; the observer shows the names of topic ids."""
+
+OF_SPARK: Operations = (DESCRIBE,)
 """The further rights of the observer on the group of Spark's driver, whose name begins with the topic prefix: Spark
-requests its committed offsets, although it has none. Also on the topics that groups read, for the names of ids."""
+requests its committed offsets, although it has none."""
 
 TO_SEE_RETENTION: Operations = (DESCRIBE_CONFIGS,)
 """Optional further rights of the observer on `SOURCE_TOPIC` and on the cluster: how long tombstones and offsets are
@@ -129,9 +133,10 @@ def commands(role: Role, principal: str, settings: Settings, *, to_create: bool 
     if role is Role.OBSERVER:
         yield _command(principal, (*TO_OBSERVE, *TO_SEE_RETENTION), ["--topic", SOURCE_TOPIC], settings)
         of_driver = ["--group", settings.topic_prefix, "--resource-pattern-type", "prefixed"]
-        yield _command(principal, TO_LOOK_UP, of_driver, settings)
-        yield _command(principal, TO_LOOK_UP, ["--topic", ANY_TOPIC], settings)
+        yield _command(principal, OF_SPARK, of_driver, settings)
         yield _command(principal, TO_SEE_RETENTION, ["--cluster"], settings)
+    if role in (Role.COORDINATOR, Role.OBSERVER):
+        yield _command(principal, TO_LOOK_UP, ["--topic", ANY_TOPIC], settings)
     if role is Role.GATEWAY and settings.is_relayed_as_gateway and settings.gateway_relay == "acls":
         yield _command(principal, TO_SEE_ACLS, ["--cluster"], settings)
 
@@ -161,6 +166,7 @@ def see_rights(settings: Settings, role: Role) -> None:
     Raises:
         RightMissing: rights are missing; the text names all of them.
         BrokerUnreachable: no broker answered.
+        TopicRefused: the brokers did not describe a topic.
     """
     own = {topic: wanted for topic, wanted in _on_topics(settings, role).items() if topic != ANY_TOPIC}
     rights = {f"{settings.topic_prefix}.{topic}": wanted for topic, wanted in own.items()}
@@ -184,20 +190,17 @@ def see_rights(settings: Settings, role: Role) -> None:
 
 
 def _allowed(settings: Settings, topics: list[str]) -> dict[str, Collection[AclOperation]]:
-    asker = admin(settings, "coordinator-rights")
-    asked = asker.describe_topics(
-        TopicCollection(topics), include_authorized_operations=True, request_timeout=ANSWER_WAIT_S
-    )
-    return {topic: _of_a_topic(settings, told) for topic, told in asked.items()}
+    with any_broker(settings) as brokers:
+        described = brokers.describe_topics(topics, are_known)
+    return {name: _of_a_topic(name, topic) for name, topic in described.items()}
 
 
-def _of_a_topic(settings: Settings, told: Future[Any]) -> Collection[AclOperation]:
-    try:
-        return frozenset(told.result().authorized_operations)
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:  # we may not even describe the topic
-            return ()
-        raise BrokerUnreachable.at(settings.bootstrap_servers, error.args[0].str()) from error
+def _of_a_topic(name: str, topic: Any) -> Collection[AclOperation]:
+    """Return the operations that a description contains, by their numbers."""
+    if topic.error_code == TopicAuthorizationFailedError.errno:  # we may not even describe the topic
+        return ()
+    refuse_error(name, "show", topic.error_code)
+    return [operation for operation in AclOperation if operation.value in topic.authorized_operations]
 
 
 def _spelt(operation: AclOperation) -> str:

@@ -16,32 +16,44 @@ that each topic takes at least `SINK_BATCH_BYTES`. `topic_watch` checks both whi
 settings that we use when we create a topic, and that may be changed later.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from kafka import KafkaAdminClient
-from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     InvalidReplicationFactorError,
     KafkaError,
-    KafkaTimeoutError,
     NoError,
+    NotControllerError,
     PolicyViolationError,
+    RetriableError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     for_code,
 )
+from kafka.protocol.admin import CreateTopicsRequest
 
 from coordinator.limits import RECORD_BYTES_MAX
 from streaming.config.settings import SINK_BATCH_BYTES, Settings
-from streaming.errors import BrokerUnreachable, TopicMismatch, TopicRefused
+from streaming.config.timeouts import ATTEMPT_WAIT_S, KNOWN_WAIT_S, LEADERS_WAIT_S, RETRY_WAIT_S
+from streaming.errors import TopicMismatch, TopicRefused
+from streaming.kafka.any_broker import (
+    AnyBroker,
+    are_known,
+    metadata_request,
+    values_of,
+)
+from streaming.kafka.brokers import unreachable
 
-ANSWER_WAIT_MS = 15_000
-LEADERS_WAIT_MS = 30_000
+ALTERED = '"Topics that were altered" in docs/checkpoints.md'
+"""Where a user reads what to do about a topic that was altered under a checkpoint."""
+
+UNREADABLE = "unreadable"
+"""Stands for a value that the brokers do not show."""
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -70,6 +82,9 @@ _NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "directory": {"cleanup.policy": ("compact",)},
 }
 
+DURABLE = frozenset({"requests", "groups", "events", "transactions"})
+"""The topics whose acknowledged records must not be lost. A client repeats a request whose response is lost."""
+
 MESSAGE_BYTES_MAX = RECORD_BYTES_MAX + 2**16
 """The bytes of a record's value, of its key, and of the frame around them."""
 
@@ -91,7 +106,7 @@ _ADVICE: Mapping[type[KafkaError], str] = {
     PolicyViolationError: "create it by hand as the brokers' policy allows",
     TopicAuthorizationFailedError: "grant the service Create, Describe and DescribeConfigs on its topics",
     ClusterAuthorizationFailedError: "grant the service Create, Describe and DescribeConfigs on its topics",
-    UnknownTopicOrPartitionError: "start the coordinator once, which creates it",
+    UnknownTopicOrPartitionError: "start the coordinator, which creates it, or wait for a broker that lags behind",
 }
 
 
@@ -188,13 +203,13 @@ def ensure_all(settings: Settings, topics: T, report: Callable[[str], None] | No
     """
     say = report or (lambda _: None)
     names = [topic.name for topic in topics]
-    with open_admin(settings) as admin:
-        there = {each["name"] for each in admin.describe_topics(names) if each["partitions"]}
-        if missing := [topic for topic in topics if topic.name not in there]:
+    with any_broker(settings) as brokers:
+        described = brokers.describe_topics(names)
+        if missing := [topic for topic in topics if not described[topic.name].partitions]:
             say(f"Creating the topics {', '.join(topic.name for topic in missing)}.")
-            _create(admin, missing, settings.replication_factor)
-        _await_leaders(admin, names)
-        found = list(_mismatches(admin, topics))
+            _create(brokers, missing, settings.replication_factor)
+        _await_leaders(brokers, names)
+        found = list(_mismatches(brokers, topics))
     if found:
         raise refusal(found)
     return topics
@@ -206,20 +221,56 @@ def shards(settings: Settings) -> int:
     Raises:
         BrokerUnreachable: no broker answered.
     """
-    with open_admin(settings) as admin:
-        described = admin.describe_topics([settings.requests_topic])
-    return sum(len(topic["partitions"]) for topic in described)
+    with any_broker(settings) as brokers:
+        described = brokers.describe_topics([settings.requests_topic])
+    return len(described[settings.requests_topic].partitions)
 
 
-def mismatches(settings: Settings) -> list[Mismatch]:
-    """Return the differences between the topics and the needs of the coordinator.
+def mismatches(settings: Settings, topics: Topics | ObservedTopics) -> list[Mismatch]:
+    """Return the differences between the topics and the needs of the coordinator or of the observer.
 
     Raises:
         BrokerUnreachable: no broker answered.
         TopicRefused: the brokers did not describe a topic.
     """
-    with open_admin(settings) as admin:
-        return list(_mismatches(admin, layout(settings)))
+    with any_broker(settings) as brokers:
+        return list(_mismatches(brokers, topics))
+
+
+def risks(settings: Settings, topics: Topics | ObservedTopics) -> list[str]:
+    """Return a sentence for each setting with which the brokers may lose acknowledged records of the coordinator.
+
+    Raises:
+        BrokerUnreachable: no broker answered.
+    """
+    wanted = [topic.name for role, topic in topics._asdict().items() if role in DURABLE]
+    with any_broker(settings) as brokers:
+        configs, described = brokers.describe_configs(wanted), brokers.describe_topics(wanted)
+    copies = {
+        name: min((len(each.replica_nodes) for each in topic.partitions), default=0)
+        for name, topic in described.items()
+    }
+    return list(risks_of({name: values_of(config) for name, config in configs.items()}, copies))
+
+
+def risks_of(configs: Mapping[str, Mapping[str, str | None]], copies: Mapping[str, int]) -> Iterator[str]:
+    """Yield a sentence for each risky setting, with the topics that have it.
+
+    Args:
+        configs: The settings of each topic, also those that the brokers have for all topics.
+        copies: The number of replicas of each topic.
+    """
+    unclean = [name for name, config in configs.items() if config.get("unclean.leader.election.enable") == "true"]
+    if unclean:
+        yield (
+            f"Acknowledged records may be lost while brokers fail: set unclean.leader.election.enable=false on"
+            f" {', '.join(unclean)}."
+        )
+    single = [name for name, config in configs.items() if config.get("min.insync.replicas") == "1" and copies[name] > 1]
+    if single:
+        yield (
+            f"Acknowledged records may be on a single broker: set min.insync.replicas=2 or more on {', '.join(single)}."
+        )
 
 
 def refusal(found: Iterable[Mismatch]) -> TopicMismatch:
@@ -238,11 +289,11 @@ def topic_ids(settings: Settings, topics: Topics | ObservedTopics | None = None)
         BrokerUnreachable: no broker answered.
         TopicRefused: a topic does not exist.
     """
-    with open_admin(settings) as admin:
-        described = admin.describe_topics([topic.name for topic in topics or layout(settings)])
-    for topic in described:
-        _refuse_error(topic["name"], "show", topic["error_code"])
-    return {topic["name"]: str(topic["topic_id"]) for topic in described}
+    with any_broker(settings) as brokers:
+        described = brokers.describe_topics([topic.name for topic in topics or layout(settings)], are_known)
+    for name, topic in described.items():
+        refuse_error(name, "show", topic.error_code)
+    return {name: str(topic.topic_id) for name, topic in described.items()}
 
 
 def _topic(role: str, settings: Settings) -> Topic:
@@ -255,31 +306,50 @@ def _topic(role: str, settings: Settings) -> Topic:
 
 
 @contextmanager
-def open_admin(settings: Settings) -> Iterator[Any]:
-    """Return a context manager with an admin client. A request without an answer raises `BrokerUnreachable`."""
+def any_broker(settings: Settings) -> Iterator[AnyBroker]:
+    """Return a context manager with the connections to the brokers. A request without an answer raises
+    `BrokerUnreachable`, whose text says which brokers answer."""
     try:
-        with KafkaAdminClient(bootstrap_timeout_ms=ANSWER_WAIT_MS, **settings.kafka_client_arguments()) as admin:
-            yield admin
+        with AnyBroker(settings.kafka_client_arguments()) as brokers:
+            yield brokers
     except KafkaError as error:
-        why = "" if isinstance(error, KafkaTimeoutError) else error
-        raise BrokerUnreachable.at(settings.bootstrap_servers, why) from error
+        raise unreachable(settings, error) from error
 
 
-def _create(admin: Any, topics: Iterable[Topic], replication_factor: int) -> None:
-    wanted = {
-        topic.name: {
-            "num_partitions": topic.partitions,
-            "replication_factor": replication_factor,
-            "configs": dict(topic.config),
-        }
+def _create(brokers: AnyBroker, topics: Iterable[Topic], replication_factor: int) -> None:
+    creation = CreateTopicsRequest.CreatableTopic
+    wanted = [
+        creation(
+            name=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=replication_factor,
+            assignments=[],
+            configs=[creation.CreatableTopicConfig(name=name, value=value) for name, value in topic.config.items()],
+        )
         for topic in topics
-    }
-    for result in admin.create_topics(wanted, raise_errors=False)["topics"]:
-        if for_code(result["error_code"]) is not TopicAlreadyExistsError:
-            _refuse_error(result["name"], "create", result["error_code"], result["error_message"])
+    ]
+    response = brokers.ask(
+        lambda: CreateTopicsRequest(topics=wanted, timeout_ms=int(ATTEMPT_WAIT_S * 1_000), validate_only=False),
+        lambda response: not any(_may_pass(result.error_code) for result in response.topics),
+        LEADERS_WAIT_S,
+    )
+    for result in response.topics:
+        if for_code(result.error_code) is not TopicAlreadyExistsError:
+            refuse_error(result.name, "create", result.error_code, result.error_message)
 
 
-def _refuse_error(name: str, verb: str, error_code: int, message: str | None = None) -> None:
+def _may_pass(error_code: int) -> bool:
+    """Return whether another attempt may create the topic. Only the controller does it, and there may be none for some
+    seconds."""
+    return issubclass(for_code(error_code), (RetriableError, NotControllerError))
+
+
+def refuse_error(name: str, verb: str, error_code: int, message: str | None = None) -> None:
+    """Raise `TopicRefused` for the error in a response about a topic, unless it has none.
+
+    Args:
+        verb: What the brokers were asked to do with the topic.
+    """
     error = for_code(error_code)
     if error is not NoError:
         why = (message or error.description or error.__name__).rstrip(".")
@@ -287,32 +357,82 @@ def _refuse_error(name: str, verb: str, error_code: int, message: str | None = N
         raise TopicRefused(f"The brokers did not {verb} the topic {name} ({why}): {advice}.")
 
 
-def _await_leaders(admin: Any, names: list[str]) -> None:
-    try:
-        admin.wait_for_topics(names, timeout_ms=LEADERS_WAIT_MS)
-    except KafkaTimeoutError as error:
-        raise TopicRefused(
-            f"Topics have no leaders yet ({error}): check that all brokers run, and try again."
-        ) from error
+def _await_leaders(brokers: AnyBroker, names: list[str]) -> None:
+    described = brokers.describe_topics(
+        names, lambda topics: not any(_lacks(topics[name]) for name in names), LEADERS_WAIT_S
+    )
+    if lacking := {name: lack for name in names if (lack := _lacks(described[name]))}:
+        raise TopicRefused(f"Topics have no leaders yet ({lacking}): check that all brokers run, and try again.")
+    _await_knowledge(brokers, names)
 
 
-def _mismatches(admin: Any, topics: Topics | ObservedTopics | LeaseTopics | DirectoryTopics) -> Iterator[Mismatch]:
+def _await_knowledge(brokers: AnyBroker, names: list[str]) -> None:
+    """Wait until each broker that answers knows the topics: whatever a start asks next, it may ask another one.
+
+    After `KNOWN_WAIT_S` a broker that still lags behind is left to those who ask it.
+    """
+    until_s = time.monotonic() + KNOWN_WAIT_S
+    lagging: Collection[int] = brokers.members
+    while lagging and time.monotonic() < until_s:
+        answers = brokers.ask_each(lambda _: metadata_request(names), lagging)
+        lagging = [
+            broker
+            for broker in lagging
+            if not isinstance(answers[broker], KafkaError) and any(map(_lacks, answers[broker].topics))
+        ]
+        time.sleep(RETRY_WAIT_S if lagging else 0)
+
+
+def _lacks(topic: Any) -> str:
+    """Return what a new topic lacks yet; empty if each partition has a leader."""
+    if topic.error_code or not topic.partitions:
+        return str(for_code(topic.error_code).message)
+    without = [str(each.partition_index) for each in topic.partitions if each.leader_id < 0]
+    return f"no leader of {', '.join(without)}" if without else ""
+
+
+def _mismatches(
+    brokers: AnyBroker, topics: Topics | ObservedTopics | LeaseTopics | DirectoryTopics
+) -> Iterator[Mismatch]:
     """Yield the differences between the existing topics and the needs of the coordinator."""
-    resources = [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in topics]
-    configs = admin.describe_configs(resources, config_filter="all")["topic"]
-    described = {each["name"]: each for each in admin.describe_topics([topic.name for topic in topics])}
+    names = [topic.name for topic in topics]
+    described = brokers.describe_topics(names, are_known)
+    configs = shown_configs(brokers, names)
     for role, topic in topics._asdict().items():
-        _refuse_error(topic.name, "show", described[topic.name]["error_code"])
-        partitions = len(described[topic.name]["partitions"])
-        if partitions != topic.partitions:
-            wanted = f"{_PARTITIONS[role]} is {topic.partitions}" if role in _PARTITIONS else "one is needed"
-            yield Mismatch(role, f"{topic.name} has {partitions} partitions where {wanted}")
-        for name, values in _NEEDED[role].items():
-            found = configs[topic.name].get(name, {}).get("value", "unreadable")
-            if sorted(found.split(",")) not in [sorted(value.split(",")) for value in values]:
-                yield Mismatch(role, f"{topic.name} has {name}={found} where {' or '.join(values)} is needed")
-        room = configs[topic.name].get("max.message.bytes", {}).get("value", "unreadable")
-        if not room.isdigit() or int(room) < SINK_BATCH_BYTES:
-            yield Mismatch(
-                role, f"{topic.name} has max.message.bytes={room} where {SINK_BATCH_BYTES} or more is needed"
-            )
+        refuse_error(topic.name, "show", described[topic.name].error_code)
+        for what in differences(role, topic, len(described[topic.name].partitions), configs[topic.name]):
+            yield Mismatch(role, what)
+
+
+def differences(role: str, topic: Topic, partitions: int, config: Mapping[str, str]) -> Iterator[str]:
+    """Yield the differences between an existing topic and the needs of the coordinator.
+
+    Args:
+        role: The topic's name in `Topics`, or in the tuple of other topics that it belongs to.
+        partitions: The number of partitions that it has.
+        config: The configuration that it has.
+    """
+    if partitions != topic.partitions:
+        wanted = f"{_PARTITIONS[role]} is {topic.partitions}" if role in _PARTITIONS else "one is needed"
+        how = f" (if they were added, see {ALTERED})" if role == "requests" and partitions > topic.partitions else ""
+        yield f"{topic.name} has {partitions} partitions where {wanted}{how}"
+    for name, values in _NEEDED[role].items():
+        found = config.get(name, UNREADABLE)
+        if sorted(found.split(",")) not in [sorted(value.split(",")) for value in values]:
+            yield f"{topic.name} has {name}={found} where {' or '.join(values)} is needed"
+    room = config.get("max.message.bytes", UNREADABLE)
+    if not room.isdigit() or int(room) < SINK_BATCH_BYTES:
+        yield f"{topic.name} has max.message.bytes={room} where {SINK_BATCH_BYTES} or more is needed"
+
+
+def shown_configs(brokers: AnyBroker, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the configuration of topics.
+
+    Raises:
+        TopicRefused: The brokers do not show that of a topic. This is no mismatch: the topic may be as it should be.
+        KafkaError: No broker answered.
+    """
+    configs = brokers.describe_configs(names)
+    for name, config in configs.items():
+        refuse_error(name, "show the configuration of", config.error_code, config.error_message)
+    return {name: values_of(config) for name, config in configs.items()}

@@ -37,9 +37,11 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.structs import TopicPartition
 
 from streaming.config.settings import Settings
+from streaming.config.timeouts import RECONNECT_BACKOFF_MAX_MS, REQUEST_TIMEOUT_MS
+from streaming.kafka.starting import started
 
-REQUEST_WAIT_MS = 10_000
 RETRY_WAIT_S = 0.05
+"""The pause before a request is sent again: the end of the transaction before this one takes some milliseconds."""
 
 RESPONSE_BYTES_MAX = 64 * 2**20
 """The largest response that is read. The leader describes all active producers of a partition in 37 bytes each, so this
@@ -146,7 +148,8 @@ class TransactionWriter:
         options = {
             **self._settings.kafka_client_arguments(),
             "client_id": "coordinator-gateway-transactions",
-            "request_timeout_ms": REQUEST_WAIT_MS,
+            "request_timeout_ms": REQUEST_TIMEOUT_MS,
+            "reconnect_backoff_max_ms": RECONNECT_BACKOFF_MAX_MS,
             "receive_message_max_bytes": RESPONSE_BYTES_MAX,
         }
         net = NetworkSelector(**options)
@@ -154,7 +157,7 @@ class TransactionWriter:
         manager = KafkaConnectionManager(net, **options)
         try:
             manager.cluster.set_topics([self._topic])
-            manager.bootstrap(max(until_s - time.monotonic(), 0) * 1_000)
+            started(lambda attempt: attempt.connect(manager), until_s - time.monotonic(), self._closing)
         except KafkaError:
             manager.close()
             net.stop()
@@ -224,7 +227,7 @@ class TransactionWriter:
             max_version=PRODUCE_VERSION,
             transactional_id=transaction.transactional_id,
             acks=ALL_REPLICAS,
-            timeout_ms=REQUEST_WAIT_MS,
+            timeout_ms=REQUEST_TIMEOUT_MS,
             topic_data=[topic(name=self._topic, partition_data=[data])],
         )
         response = await manager.send(request, node_id=leader)

@@ -4,7 +4,7 @@ Kafka writes the group epoch when a rebalance begins, and each member's step of 
 written together, are judged together.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -159,10 +159,26 @@ class _Run:
         if value["epoch"] == AWAY_EPOCH and member.epoch != AWAY_EPOCH:
             self.away.append(member)
         member.epoch, member.state = value["epoch"], value["state"]
+        held = set(_partitions(member.assigned, member.revoking))
         member.assigned, member.revoking = _owned(value["assigned"]), _owned(value["revoking"])
+        if gained := set(_partitions(member.assigned)) - held:
+            self._take_from_others(member, gained)
         if not member.is_placed:
             member.is_placed = True
             self.placed.add(member.member_id)
+
+    def _take_from_others(self, owner: Member, gained: Collection[tuple[str, int]]) -> None:
+        """Remove partitions from the other members that seem to own them. Kafka gives a partition to a member when no
+        other one owns it: the record by which another gave it up is gone from the log, as after a compaction."""
+        for other in self.group.members.values():
+            for held in (other.assigned, other.revoking) if other is not owner else ():
+                for topic_id, number in gained:
+                    if number in held.get(topic_id, ()):
+                        held[topic_id].remove(number)
+                        if not self.is_first:
+                            self.owned |= dict.fromkeys(
+                                self.publisher.names.places({topic_id: [number]}), other.member_id
+                            )
 
     def take_target(self, step: Step) -> None:
         member, value = self.group.members.get(step.entry.name), step.entry.value
@@ -335,6 +351,13 @@ _TAKERS: Mapping[Kind, Callable[[_Run, Step], None]] = {
 
 OF_CONSUMERS = frozenset({*_TAKERS, Kind.OLD_TOPICS})
 """The records of groups of the consumer protocol."""
+
+
+def _partitions(*parts: Owned) -> Iterator[tuple[str, int]]:
+    """Yield partitions by the ids of their topics."""
+    for owned in parts:
+        for topic_id, numbers in owned.items():
+            yield from ((topic_id, number) for number in numbers)
 
 
 def _owned(parts: Iterable[dict[str, Any]]) -> Owned:

@@ -3,7 +3,7 @@
 from streaming.errors import Exit
 from streaming.kafka.rights import SOURCE_TOPIC
 from streaming.query.failures import CAUSES as SHARED
-from streaming.query.failures import Causes
+from streaming.query.failures import CONCURRENT, Causes
 
 _AGAIN, _PERSON = Exit.FAILED, Exit.NEEDS_A_PERSON
 
@@ -11,7 +11,7 @@ CAUSES: Causes = [
     (r"CorruptState: (?P<why>[^\n]*)", _PERSON,
      ("The checkpoint {checkpoint} is damaged ({why}): restore it from a back-up, or start with another"
      " observe_checkpoint and another observe_prefix.")),
-    (r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY", _PERSON,
+    (CONCURRENT, _PERSON,
      "Another observer runs on the checkpoint {checkpoint}: stop one of the two."),
     (r"data may have been (?:lost|missed)|KAFKA_DATA_LOSS", _PERSON,
      (f"Records of {SOURCE_TOPIC} were deleted before the observer read them: start with another observe_checkpoint"
@@ -24,7 +24,7 @@ CAUSES: Causes = [
     (r"(Topic|Cluster)AuthorizationException|(TOPIC|CLUSTER)_AUTHORIZATION_FAILED", _PERSON,
      (f"Kafka refuses the observer's user: let it read {SOURCE_TOPIC}, and read and write its own topics; `coordinator"
      " acls observer` prints the commands.")),
-    (r"SaslAuthenticationException|SslAuthenticationException|SSLHandshakeException", _PERSON,
+    (r"SaslAuthenticationException|SslAuthenticationException", _PERSON,
      "Kafka and the observer cannot authenticate each other: correct the settings that begin with sasl_ or ssl_."),
     (r"cannot grow beyond 2GB", _PERSON,
      "A batch has 2 GiB of records of a partition: lower observe_records_per_batch."),

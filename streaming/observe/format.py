@@ -96,14 +96,20 @@ def decode(key: bytes | None, value: bytes | None) -> Decoded:
         raise UnreadableRecord(f"its bytes end too early or are no text: {error}") from error
 
 
+def group_of(key: bytes | None) -> str | None:
+    """Return the group that a record's key names; None if the key cannot be read."""
+    try:
+        _, names = _names(Reader(key or b"", is_flexible=False))
+    except (struct.error, ValueError):
+        return None
+    return names.get("group")
+
+
 def _decode(key: bytes, value: bytes | None) -> Decoded:
-    reader = Reader(key, is_flexible=False)
-    number = reader.int16()
-    if number not in KEYS:
+    number, names = _names(Reader(key, is_flexible=False))
+    if not names:
         return Foreign(number)
     kind = Kind(number)
-    names = reader.parts(KEYS[kind], 0)
-    reader.end("key")
     if kind in OFFSETS:
         if value is None:
             return Forgotten(names["group"], names["topic"], names["partition"])
@@ -111,6 +117,16 @@ def _decode(key: bytes, value: bytes | None) -> Decoded:
         return Commit(**names, **{"leader_epoch": -1, **fields})
     name = names.get("member") or names.get("pattern") or ""
     return Entry(kind, names["group"], name, None if value is None else _value_of(kind, value))
+
+
+def _names(reader: "Reader") -> tuple[int, dict[str, Any]]:
+    """Return the type of a key, and its fields; no fields for a type that is not known."""
+    number = reader.int16()
+    if number not in KEYS:
+        return number, {}
+    names = reader.parts(KEYS[Kind(number)], 0)
+    reader.end("key")
+    return number, names
 
 
 def _value_of(kind: Kind, data: bytes) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from streaming.query.health import QUERY_SILENT_S, STALLED_S
 class ObserverHealth:
     """The health of the observer."""
 
+    process = "observer"
+
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self.registry = CollectorRegistry()
@@ -31,7 +33,7 @@ class ObserverHealth:
         watch = self._observer.watch
         if watch is None:
             return ["the query has not started yet"]
-        return watch.not_ready_reasons()
+        return [*self._observer.not_ready_reasons(), *watch.not_ready_reasons()]
 
     def figures(self) -> dict[str, object]:
         latest, watch = self._observer.observed.latest, self._observer.watch

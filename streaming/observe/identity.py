@@ -8,8 +8,6 @@ A batch that is repeated after a restart has to give equal outputs. So it uses t
 """
 
 import json
-import zlib
-from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -22,6 +20,7 @@ from streaming.observe.operator import Start
 from streaming.observe.source import Source
 from streaming.observe.state import VERSION
 from streaming.query import checkpoint
+from streaming.query.identity import checksum_of, differences, not_an_identity
 
 PLAN_VERSION = 1
 """The version of the query's sources and operator. Spark continues a checkpoint only with the same ones."""
@@ -48,7 +47,7 @@ class ObservedIdentity(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sealed(self) -> "ObservedIdentity":
         """The identity with the checksum of all other fields."""
-        return structs.replace(self, checksum=_checksum(structs.asdict(self)))
+        return structs.replace(self, checksum=checksum_of(structs.asdict(self)))
 
 
 def claim(spark: SparkSession, settings: Settings, source: Source, topic_ids: dict[str, str]) -> None:
@@ -69,13 +68,13 @@ def claim(spark: SparkSession, settings: Settings, source: Source, topic_ids: di
         if checkpoint.exists(spark, f"{checkpoint.query_folder(settings)}/offsets"):
             raise CheckpointMismatch(
                 f"The checkpoint {settings.checkpoint} has a query's state but no identity.json: "
-                "restore that file from a back-up, or start with an empty checkpoint folder."
+                "restore that file from a back-up, or start with an empty folder and another observe_prefix."
             )
         checkpoint.write_file(spark, path, msgspec.json.encode(wanted.sealed))
         return
-    if differences := _differences(_read(checkpoint.read_file(spark, path), path), wanted):
+    if changed := differences(_read(checkpoint.read_file(spark, path), path), wanted, _NAMES):
         raise CheckpointMismatch(
-            f"The checkpoint {settings.checkpoint} belongs to another query: {'; '.join(differences)}. "
+            f"The checkpoint {settings.checkpoint} belongs to another query: {'; '.join(changed)}. "
             "Start with the settings it was made with, or with another observe_checkpoint and another observe_prefix."
         )
 
@@ -84,27 +83,10 @@ def _read(written: bytes, path: str) -> ObservedIdentity:
     try:
         found = msgspec.json.decode(written, type=ObservedIdentity)
     except msgspec.MsgspecError as error:
-        raise checkpoint.not_an_identity(written, path, error) from None
-    if found.checksum != _checksum(msgspec.json.decode(written)):
+        raise not_an_identity(written, path, error) from None
+    if found.checksum != checksum_of(msgspec.json.decode(written)):
         raise CheckpointMismatch(f"{path} cannot be read (it fails its checksum): restore it from a back-up.")
     return found
-
-
-def _differences(found: ObservedIdentity, wanted: ObservedIdentity) -> list[str]:
-    differences = [
-        f"{name} was {getattr(found, name)} and is {getattr(wanted, name)}"
-        for name in _NAMES
-        if getattr(found, name) != getattr(wanted, name)
-    ]
-    for topic in found.topic_ids.keys() | wanted.topic_ids.keys():
-        if found.topic_ids.get(topic) != wanted.topic_ids.get(topic):
-            differences.append(f"topic {topic} is not the one it was made with")
-    return sorted(differences)
-
-
-def _checksum(fields: dict[str, Any]) -> str:
-    rest = {name: value for name, value in fields.items() if name != "checksum"}
-    return f"{zlib.crc32(msgspec.json.encode(rest, order='sorted')):08x}"
 
 
 def note_start(spark: SparkSession, settings: Settings, ends: dict[int, int], retention_ms: int | None) -> list[Start]:

@@ -14,8 +14,10 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.config.settings import Settings
-from streaming.kafka.clients import ANSWER_WAIT_S, admin, producer
-from streaming.kafka.topic_facts import topic_facts
+from streaming.config.timeouts import ANSWER_WAIT_S
+from streaming.errors import UserError
+from streaming.kafka.clients import metadata, producer
+from streaming.kafka.topic_facts import TopicFacts
 from streaming.observe.operator import Name
 from streaming.observe.tally import Observed
 
@@ -34,7 +36,8 @@ class Naming:
     """The thread.
 
     Args:
-        find: Returns the names of all topics by their ids; raises the errors of librdkafka.
+        find: Returns the names of all topics by their ids; raises the errors of librdkafka, or
+            BrokerUnreachable.
         write: Writes names, each with the partition of the source that asked for it; raises KafkaException if the
             brokers do not take them.
     """
@@ -56,12 +59,11 @@ class Naming:
     @classmethod
     def of(cls, settings: Settings, observed: Observed) -> "Naming":
         """Return a thread for the brokers of these settings."""
-        asker, writer = admin(settings, CLIENT_ID), producer(settings, CLIENT_ID)
+        facts, writer = TopicFacts(settings, CLIENT_ID), producer(settings, CLIENT_ID)
 
         def find() -> dict[str, str]:
-            names = asker.list_topics(timeout=ANSWER_WAIT_S).topics
-            facts = topic_facts(asker, names, ANSWER_WAIT_S)
-            return {fact.topic_id: name for name, fact in facts.items() if fact.topic_id}
+            names = metadata(writer).topics
+            return {fact.topic_id: name for name, fact in facts.of(names, ANSWER_WAIT_S).items() if fact.topic_id}
 
         def write(names: Iterable[Name]) -> None:
             failed: list[KafkaError] = []
@@ -114,5 +116,5 @@ class Naming:
                 return
             try:
                 self.answer()
-            except (KafkaException, BufferError) as error:
+            except (KafkaException, BufferError, UserError) as error:
                 log.warning("topic ids have no names yet: the brokers do not show their topics: %s", error)

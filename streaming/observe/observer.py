@@ -12,15 +12,13 @@ import time
 from collections.abc import Callable
 
 import msgspec
-from confluent_kafka import KafkaException
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config.settings import Settings
-from streaming.embedded import find_java
-from streaming.errors import BrokerUnreachable, Exit, UserError
+from streaming.errors import Exit, StoreUnavailable, UserError
 from streaming.kafka import rights as acls
 from streaming.kafka import topics
 from streaming.kafka.rights import SOURCE_TOPIC
@@ -31,19 +29,26 @@ from streaming.observe.operator import INPUT_COLUMNS, STATE_SCHEMA, ObserveOpera
 from streaming.observe.source import Source
 from streaming.observe.tally import Observed, ProgressLog
 from streaming.observe.watch import SourceWatch
-from streaming.query import checkpoint
+from streaming.query import checkpoint, stores
 from streaming.query.building import even_keys, unpacked
 from streaming.query.coordinator import (
     BATCH_WAIT_S,
-    SPARK_CONFIG,
-    STATE_STORES,
-    open_session,
+    await_batch,
+    stop_query,
 )
-from streaming.query.failures import because, explained
+from streaming.query.failures import account_of, explained, in_full
+from streaming.query.folders import located
+from streaming.query.lost import refuse_lost
 from streaming.query.operator import OUTPUT_SCHEMA
+from streaming.query.outages import Outage
 from streaming.query.outdated import refuse_outdated
 from streaming.query.progress import observed
 from streaming.query.running import Mark, local_folder
+from streaming.query.session import check_java, open_session
+from streaming.query.spark_config import SPARK_CONFIG, fixed
+from streaming.query.store_watch import StoreWatch
+from streaming.query.topic_watch import TopicWatch
+from streaming.query.user_config import user_config, with_users
 from streaming.wire.records import OutputTopics
 
 log = logging.getLogger(__name__)
@@ -71,12 +76,9 @@ def open_own_session(
 ) -> SparkSession:
     """Return a session for the query alone, in the Java process that another query may have started already."""
     spark = open_session(settings, report, java_options).newSession()
-    config = {**SPARK_CONFIG, **STATE_STORES[settings.state_store]}
-    config |= {
-        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
-        "spark.sql.codegen.factoryMode": "FALLBACK",  # generated code: an observer reads millions of rows at its start
-        READS_INTERNAL_TOPICS: "true",
-    }
+    # generated code: an observer reads millions of rows at its start
+    tuning = {**SPARK_CONFIG, "spark.sql.codegen.factoryMode": "FALLBACK"}
+    config = {**with_users(tuning, user_config()), **fixed(settings), READS_INTERNAL_TOPICS: "true"}
     for name, value in config.items():
         if name.startswith("spark.sql.") and spark.conf.isModifiable(name):
             spark.conf.set(name, value)
@@ -140,7 +142,7 @@ class Observer:
         report: A callback for plain sentences about the progress of the start.
         java_options: The same argument as that of `open_session`.
 
-    `start` raises any `UserError`; `wait` raises `ObserverFailed`.
+    `start` raises any `UserError`; `wait` raises those that it names.
     """
 
     def __init__(
@@ -152,10 +154,14 @@ class Observer:
         self._report = report or (lambda _: None)
         self._java_options = java_options
         self._query: StreamingQuery | None = None
+        self._begin_again: Callable[[], StreamingQuery]
+        self._outage = Outage(settings, _topics(settings), CAUSES)
         self._active_s: float | None = None
         self._naming: Naming | None = None
+        self._topic_watch = TopicWatch(settings, topics.observed_layout(settings))
         self._mark = Mark()
         self._stopping = threading.Event()
+        self._store = StoreWatch(settings, lambda: self.observed.batches, self._stopping, CAUSES)
 
     def start(self) -> None:
         """Check Java, the source, topics, rights and checkpoint, in this order, and start the query.
@@ -163,7 +169,8 @@ class Observer:
         It waits for the source topic of a new cluster. It returns without a query if the process stops meanwhile.
         """
         settings = self.settings
-        find_java()
+        check_java()
+        stores.of(settings.checkpoint)
         found = source.await_source(settings, self._report, self._stopping)
         if found is None:
             return
@@ -171,53 +178,76 @@ class Observer:
         acls.see_rights(settings, acls.Role.OBSERVER)
         self._report("Starting Spark.")
         spark = open_own_session(settings, self._report, self._java_options)
+        settings = self.settings = located(spark, settings, CAUSES)
+        self._store.start(spark, settings)
         ids = topics.topic_ids(settings, own)
-        self._mark.set(settings.checkpoint)
         ProgressLog(self.observed, QUERY_NAME).attach(spark)
+        work = lambda: self._open(spark, found, own, ids)  # noqa: E731
+        if (has_records := self._store.attempt(work, lambda: self._store.refusal)) is None:
+            return
+        self._naming = Naming.of(settings, self.observed)
+        self._naming.start()
+        self._topic_watch.start(ids)
+        self.watch = SourceWatch.of(settings, found, self.observed)
+        self.watch.start()
+        self._await_first_batch(has_records=has_records)
+
+    def _open(self, spark: SparkSession, found: Source, own: topics.ObservedTopics, ids: dict[str, str]) -> bool:
+        """Start the query on the checkpoint, and return whether its first batch has to have records of the source.
+
+        Args:
+            ids: The ids of the observer's topics.
+        """
+        settings = self.settings
         with explained(settings, CAUSES):
+            refuse_lost(spark, settings, (own.groups, own.events))
+            stores.check(spark, settings)
+            self._mark.set(settings.checkpoint)
             identity.claim(spark, settings, found, ids)
             refuse_outdated(spark, settings)
             planned = identity.planned_to(spark, settings)
             source.refuse_long_absence(settings, planned, time.time_ns() // 1_000_000)
-            ends = self._ends(found)
+            ends = source.ends(settings, found)
             self._report_distance(sum(ends.values()) - sum(planned.values()))
             starts = identity.note_start(spark, settings, ends, source.retention_ms(settings))
-            self._query = (
-                build(spark, settings, found, starts)
-                .writeStream.queryName(QUERY_NAME)
-                .format("kafka")
-                .options(**settings.kafka_sink_options())
-                .option("checkpointLocation", checkpoint.query_folder(settings))
-                .outputMode("append")
-                .trigger(processingTime=f"{settings.observe_every_ms} milliseconds")
-                .start()
-            )
-        self._naming = Naming.of(settings, self.observed)
-        self._naming.start()
-        self.watch = SourceWatch.of(settings, found, self.observed)
-        self.watch.start()
-        self._await_first_batch(self._query, has_records=any(ends.values()) and not starts[-1].first_batch)
+            self._begin_again = lambda: self._follow(self._begin(spark, found, starts))
+            self._begin_again()
+        return any(ends.values()) and not starts[-1].first_batch
+
+    def _follow(self, query: StreamingQuery) -> StreamingQuery:
+        self._query = query
+        self._store.follow(query)
+        return query
+
+    def _begin(self, spark: SparkSession, found: Source, starts: list[Start]) -> StreamingQuery:
+        settings = self.settings
+        return (
+            build(spark, settings, found, starts)
+            .writeStream.queryName(QUERY_NAME)
+            .format("kafka")
+            .options(**settings.kafka_sink_options())
+            .option("checkpointLocation", checkpoint.query_folder(settings))
+            .outputMode("append")
+            .trigger(processingTime=f"{settings.observe_every_ms} milliseconds")
+            .start()
+        )
 
     def _report_distance(self, offsets: int) -> None:
         if offsets > self.settings.observe_records_per_batch:
             self._report(f"Up to {offsets:,} records of {SOURCE_TOPIC} come first; groups are complete after them.")
 
-    def _ends(self, found: Source) -> dict[int, int]:
-        try:
-            return source.ends(self.settings, found)
-        except KafkaException as error:
-            raise BrokerUnreachable.at(self.settings.bootstrap_servers, error.args[0].str()) from error
-
-    def _await_first_batch(self, query: StreamingQuery, *, has_records: bool) -> None:
+    def _await_first_batch(self, *, has_records: bool) -> None:
         """Wait until the first batch of a new checkpoint has read the source, if the source has records.
 
         Without the setting, the first batch reads the other topic alone, or the query stays idle.
         """
         deadline_s = time.monotonic() + FIRST_BATCH_S
         while has_records and not self._stopping.is_set():
-            self._raise_if_failed(query)
+            assert self._query is not None
+            if self._begin_again_if_failed(self._query):
+                deadline_s = time.monotonic() + FIRST_BATCH_S
             self._active_s = time.monotonic()
-            is_idle = time.monotonic() > deadline_s and not query.status["isTriggerActive"]
+            is_idle = time.monotonic() > deadline_s and not self._query.status["isTriggerActive"]
             batches = self.observed.batches  # a batch stores both figures: this one is read first
             if self.observed.read_to:
                 return
@@ -227,29 +257,53 @@ class Observer:
                     f" session needs {READS_INTERNAL_TOPICS}=true, which Spark 4.2 has."
                 )
             self._stopping.wait(0.05)
-        self._raise_if_failed(query)
 
     def wait(self) -> None:
-        """Wait until the query is stopped.
+        """Wait until the query is stopped. During outages of brokers or of the store, the query begins again and again.
 
         Raises:
             ObserverFailed: The query ended by itself.
+            TopicMismatch: A topic was made anew, so that the observer must not continue.
+            StoreUnavailable: The store of the checkpoint has not answered for `checkpoint_wait_ms`.
         """
-        query = self._query
-        while query is not None and query.isActive and not self._stopping.is_set():
+        while self._query is not None and not self._stopping.is_set():
+            if self._topic_watch.refusal:
+                raise self._topic_watch.refusal
             self._active_s = time.monotonic()
+            if not self._begin_again_if_failed(self._query) and not self._query.isActive:
+                return
             self._stopping.wait(0.2)
-        if query is not None:
-            self._raise_if_failed(query)
 
-    def failure(self) -> UserError | None:
-        """Return why the query ended by itself; None if it did not."""
+    def _begin_again_if_failed(self, query: StreamingQuery) -> bool:
+        """Start the query again if it has failed at the brokers or at the store. Return whether it goes on.
+
+        Raises:
+            UserError: Why the query has to end.
+        """
+        if refusal := self._store.refusal:
+            raise refusal
+        error = query.exception()
+        if not isinstance(error, StreamingQueryException):
+            return False
+        log.debug("the query's failure in full: %s", in_full(error))
+        failure = self._outage.refusal(account_of(error), ObserverFailed, self.observed.batches)
+        if failure := self._store.takes(failure):
+            raise failure from error
+        if not self._outage.pause(self._store, self._stopping):
+            return not self._stopping.is_set()
         try:
-            if self._query is not None:
-                self._raise_if_failed(self._query)
-        except UserError as error:
-            return error
-        return None
+            with explained(self.settings, CAUSES):
+                again = self._begin_again()
+        except StoreUnavailable as outage:  # the next look at the failed query tries again
+            log.warning("The query could not begin again. %s", outage)
+            return True
+        if self._stopping.is_set():  # `stop` may have seen the query that has failed
+            again.stop()
+        return True
+
+    def not_ready_reasons(self) -> list[str]:
+        """Return what is wrong with the brokers or with the store, while the query waits for them."""
+        return [*self._outage.reasons(self.observed.batches), *self._store.not_ready_reasons()]
 
     def silent_s(self) -> float:
         """Return the seconds since Spark last reported that the query is active; 0 during the start."""
@@ -262,20 +316,18 @@ class Observer:
     def stop(self) -> None:
         """Stop the query between two batches, so that the next start repeats nothing."""
         self._stopping.set()
+        self._store.close()
         if self._naming is not None:
             self._naming.close()
         if self.watch is not None:
             self.watch.close()
+        self._topic_watch.close()
         query = self._query
         if query is not None and query.isActive:
-            deadline_s = time.monotonic() + BATCH_WAIT_S
-            while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline_s:
-                time.sleep(0.002)
-            query.stop()
+            await_batch(query, time.monotonic() + (0 if self._store.refusal else BATCH_WAIT_S))
+            stop_query(query)
         self._mark.remove()
 
-    def _raise_if_failed(self, query: StreamingQuery) -> None:
-        error = query.exception()
-        if isinstance(error, StreamingQueryException):
-            log.debug("the query's failure in full", exc_info=error)
-            raise because(str(error), self.settings, ObserverFailed, CAUSES) from error
+
+def _topics(settings: Settings) -> list[str]:
+    return [SOURCE_TOPIC, *(topic.name for topic in topics.observed_layout(settings))]

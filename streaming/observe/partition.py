@@ -25,7 +25,7 @@ from streaming.observe import state
 from streaming.observe.classic import take_classic, take_downgrade
 from streaming.observe.commits import Pending, Untold
 from streaming.observe.consumers import OF_CONSUMERS, Origin, Step, take_run
-from streaming.observe.format import Commit, Decoded, Entry, Foreign, Forgotten, UnreadableRecord, decode
+from streaming.observe.format import Commit, Decoded, Entry, Foreign, Forgotten, UnreadableRecord, decode, group_of
 from streaming.observe.names import Names, id_text
 from streaming.observe.publishing import CLASSIC, CONSUMER, SHARE, STREAMS, Publisher, owners_of
 from streaming.observe.schemas import SHARE as OF_SHARE
@@ -155,7 +155,7 @@ class Partition:
             decoded: Decoded = decode(key, value)
         except UnreadableRecord as error:
             self.counts[UNREADABLE] += 1
-            self._reject(offset, at_ms, str(error))
+            self._reject(offset, at_ms, group_of(key), str(error))
             return None
         if type(decoded) is Commit:
             self._commits += 1
@@ -163,13 +163,13 @@ class Partition:
         self.counts[_type_of(decoded)] += 1
         return None if isinstance(decoded, Foreign) else decoded
 
-    def _reject(self, offset: int, at_ms: int, why: str) -> None:
+    def _reject(self, offset: int, at_ms: int, group_id: str | None, why: str) -> None:
         self._judge()
         self._rejected += 1
         if self._rejected <= REJECTED_MAX:
             self.outputs.append(
                 Rejected(
-                    group_id=None,
+                    group_id=group_id,
                     version=None,
                     at_ms=at_ms,
                     generation_id=None,

@@ -2,19 +2,25 @@
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from typing import NamedTuple
+from uuid import UUID
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
+from kafka.errors import TopicAuthorizationFailedError
 
 from coordinator.config import MINUTE_MS
 from streaming.config.settings import Settings
-from streaming.errors import BrokerUnreachable, Exit, RightMissing, UserError
-from streaming.kafka.clients import ANSWER_WAIT_S, admin
-from streaming.kafka.reader import LEADER_WAIT_S, NO_LEADER_YET
+from streaming.config.timeouts import ANSWER_WAIT_S, ATTEMPT_WAIT_S
+from streaming.errors import Exit, RightMissing, UserError
+from streaming.kafka.any_broker import UNKNOWN_TOPIC, values_of
+from streaming.kafka.clients import admin, metadata
+from streaming.kafka.offsets import LATEST, OffsetAsker
 from streaming.kafka.rights import SOURCE_TOPIC
+from streaming.kafka.topics import any_broker, refuse_error
 
 log = logging.getLogger(__name__)
 
@@ -59,19 +65,18 @@ def find_source(settings: Settings) -> Source | None:
         RightMissing: We may not describe the topic.
         BrokerUnreachable: No broker answers.
     """
-    asker = admin(settings, CLIENT_ID)
-    told = asker.describe_topics(TopicCollection([SOURCE_TOPIC]), request_timeout=ANSWER_WAIT_S)
-    try:
-        topic = told[SOURCE_TOPIC].result()
-    except KafkaException as error:
-        match error.args[0].code():
-            case KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return None
-            case KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise RightMissing(NOT_ALLOWED) from error
-            case _:
-                raise BrokerUnreachable.at(settings.bootstrap_servers, error.args[0].str()) from error
-    return Source(str(topic.topic_id), len(topic.partitions)) if topic.partitions else None
+    with any_broker(settings) as brokers:
+        topic = brokers.describe_topics([SOURCE_TOPIC])[SOURCE_TOPIC]
+    if topic.error_code == TopicAuthorizationFailedError.errno:
+        raise RightMissing(NOT_ALLOWED)
+    if topic.error_code != UNKNOWN_TOPIC:
+        refuse_error(SOURCE_TOPIC, "show", topic.error_code)
+    return Source(_id_text(topic.topic_id), len(topic.partitions)) if topic.partitions else None
+
+
+def _id_text(topic_id: UUID) -> str:
+    """Return a topic id as checkpoints have it: in base64, without padding."""
+    return b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 
 def await_source(settings: Settings, report: Callable[[str], None], stopping: threading.Event) -> Source | None:
@@ -104,27 +109,23 @@ def have_source_made(settings: Settings) -> None:
         log.debug("the brokers do not name a coordinator: %s", error)
 
 
-def ends(
-    settings: Settings, source: Source, *, is_stable: bool = True, wait_s: float = ANSWER_WAIT_S
-) -> dict[int, int]:
+def ends(settings: Settings, source: Source, *, is_stable: bool = True) -> dict[int, int]:
     """Return the end of each partition.
 
     Args:
         is_stable: Return the last stable offset, before which no transaction is open; otherwise the high watermark.
 
     Raises:
-        KafkaException: No broker answers.
+        BrokerUnreachable: The leader of a partition does not answer.
     """
-    level = IsolationLevel.READ_COMMITTED if is_stable else IsolationLevel.READ_UNCOMMITTED
-    return _offsets(settings, range(source.partitions), OffsetSpec.latest(), level, wait_s)  # type: ignore[no-untyped-call]
+    with closing(OffsetAsker(settings, CLIENT_ID, is_stable=is_stable)) as asker:
+        return _offsets(asker, range(source.partitions))
 
 
 def retention_ms(settings: Settings) -> int | None:
     """Return how long the brokers keep the offsets of an empty group; None if they do not tell it."""
     try:
-        asker = admin(settings, CLIENT_ID)
-        brokers = asker.list_topics(timeout=ANSWER_WAIT_S).brokers
-        value = _config(settings, ResourceType.BROKER, str(min(brokers)), "offsets.retention.minutes")
+        value = _retention_minutes(settings)
     except (KafkaException, ValueError) as error:
         log.debug("the brokers do not tell their retention of offsets: %s", error)
         return None
@@ -143,9 +144,9 @@ def refuse_long_absence(settings: Settings, read_to: Mapping[int, int], now_ms: 
         SourceLost: A tombstone may be missing, or the topic ends before the records that were read.
         BrokerUnreachable: No broker answers.
     """
-    try:
-        kept_ms = _config(settings, ResourceType.TOPIC, SOURCE_TOPIC, "delete.retention.ms")
-        latest = _offsets(settings, read_to, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)  # type: ignore[no-untyped-call]
+    kept_ms = _tombstones_kept_ms(settings)
+    with closing(OffsetAsker(settings, CLIENT_ID)) as asker:
+        latest = _offsets(asker, read_to)
         if short := [partition for partition, end in latest.items() if end < read_to[partition]]:
             raise SourceLost(
                 f"{SOURCE_TOPIC} ends before the records that were read, in partition {short[0]} at {latest[short[0]]}"
@@ -154,9 +155,7 @@ def refuse_long_absence(settings: Settings, read_to: Mapping[int, int], now_ms: 
         if kept_ms is None:
             return
         since_ms = now_ms - int(kept_ms) // ABSENT_SHARE
-        fresh = _offsets(settings, read_to, OffsetSpec.for_timestamp(since_ms), IsolationLevel.READ_UNCOMMITTED)
-    except KafkaException as error:
-        raise BrokerUnreachable.at(settings.bootstrap_servers, error.args[0].str()) from error
+        fresh = _offsets(asker, read_to, since_ms)
     begins = {partition: latest[partition] if offset < 0 else offset for partition, offset in fresh.items()}
     if any(begin > read_to[partition] for partition, begin in begins.items()):
         raise SourceLost(
@@ -165,34 +164,42 @@ def refuse_long_absence(settings: Settings, read_to: Mapping[int, int], now_ms: 
         )
 
 
-def _config(settings: Settings, kind: Any, name: str, wanted: str) -> str | None:
-    """Return a value of a topic's or a broker's configuration; None if we may not see it.
+def _tombstones_kept_ms(settings: Settings) -> str | None:
+    """Return the topic's `delete.retention.ms`; None if we may not see it.
+
+    Raises:
+        BrokerUnreachable: No broker answers.
+        TopicRefused: No broker knows the topic.
+    """
+    with any_broker(settings) as brokers:
+        config = brokers.describe_configs([SOURCE_TOPIC])[SOURCE_TOPIC]
+    if config.error_code == UNKNOWN_TOPIC:
+        refuse_error(SOURCE_TOPIC, "show the configuration of", config.error_code)
+    return values_of(config).get("delete.retention.ms")
+
+
+def _retention_minutes(settings: Settings) -> str | None:
+    """Return the `offsets.retention.minutes` of the first broker that answers; None if we may not see it.
 
     Raises:
         KafkaException: No broker answers.
     """
-    resource, asker = ConfigResource(kind, name), admin(settings, CLIENT_ID)
-    try:
-        found = asker.describe_configs([resource], request_timeout=ANSWER_WAIT_S)[resource].result()
-    except KafkaException as error:
-        if error.args[0].code() not in MAY_NOT_SEE:
-            raise
-        log.debug("the configuration of %s is not shown: %s", name, error)
-        return None
-    return str(found[wanted].value) if wanted in found else None
-
-
-def _offsets(
-    settings: Settings, partitions: Any, spec: OffsetSpec, level: IsolationLevel, wait_s: float = ANSWER_WAIT_S
-) -> dict[int, int]:
-    """Request offsets. A partition whose leader is not known yet, as of a new topic, is asked for again."""
-    asker, until_s = admin(settings, CLIENT_ID), time.monotonic() + wait_s
-    wanted = {TopicPartition(SOURCE_TOPIC, partition): spec for partition in partitions}
-    while True:
-        answers = asker.list_offsets(wanted, isolation_level=level, request_timeout=wait_s)
+    asker, name = admin(settings, CLIENT_ID), "offsets.retention.minutes"
+    failures: list[KafkaException] = []
+    for broker in sorted(metadata(asker).brokers):  # each one tells only its own
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
         try:
-            return {place.partition: answer.result(2 * wait_s).offset for place, answer in answers.items()}
+            found = asker.describe_configs([resource], request_timeout=ATTEMPT_WAIT_S)[resource].result()
         except KafkaException as error:
-            if error.args[0].code() not in NO_LEADER_YET or time.monotonic() > until_s:
-                raise
-        time.sleep(LEADER_WAIT_S)
+            if error.args[0].code() in MAY_NOT_SEE:
+                log.debug("the configuration of the brokers is not shown: %s", error)
+                return None
+            failures.append(error)
+        else:
+            return str(found[name].value) if name in found else None
+    raise failures[-1]
+
+
+def _offsets(asker: OffsetAsker, partitions: Iterable[int], at_ms: int = LATEST) -> dict[int, int]:
+    found = asker.await_all(((SOURCE_TOPIC, partition) for partition in partitions), at_ms)
+    return {partition: offset for (_, partition), offset in found.items()}

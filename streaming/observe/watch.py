@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from confluent_kafka import KafkaException
 
 from streaming.config.settings import Settings
-from streaming.kafka.clients import REPEATED_ANSWER_WAIT_S
-from streaming.kafka.pulse import BROKERS_SILENT_S
+from streaming.config.timeouts import REPEATED_ANSWER_WAIT_S
+from streaming.kafka.offsets import OffsetAsker, Offsets
+from streaming.kafka.reach import Reach
 from streaming.kafka.rights import SOURCE_TOPIC
-from streaming.observe.source import Source, ends
+from streaming.observe.source import CLIENT_ID, Source
 from streaming.observe.tally import Observed
 
 log = logging.getLogger(__name__)
@@ -25,22 +26,23 @@ LOOK_EVERY_S = 5.0
 HELD_BACK_S = 60.0
 """The time after which a last stable offset that does not move is reported. A transaction takes a minute by default."""
 
-Ends = Callable[[], tuple[Mapping[int, int], Mapping[int, int]]]
-"""Returns the last stable offset and the end of each partition."""
+Ends = Callable[[], tuple[Offsets, Offsets]]
+"""Returns the last stable offsets and the ends of the partitions."""
 
 
 class SourceWatch:
     """The thread. Any thread may read its findings.
 
     Args:
-        ask: Requests the ends; raises the errors of librdkafka.
+        ask: Requests the ends; raises KafkaException if no broker answers.
     """
 
     def __init__(self, ask: Ends, observed: Observed, now_s: Callable[[], float] = time.monotonic) -> None:
         self._ask, self._observed, self._now_s = ask, observed, now_s
         self._stable: dict[int, tuple[int, float]] = {}
         self._reported: set[int] = set()
-        self._answered_s = now_s()
+        self._reach = Reach(now_s=now_s, answered_s=now_s())
+        self._ends: dict[int, int] = {}
         self._moved_s, self._batches = now_s(), 0
         self.behind: int | None = None
         self.held_back: dict[int, float] = {}
@@ -50,10 +52,13 @@ class SourceWatch:
     @classmethod
     def of(cls, settings: Settings, source: Source, observed: Observed) -> "SourceWatch":
         """Return a watch on the brokers of these settings."""
+        places = [(SOURCE_TOPIC, partition) for partition in range(source.partitions)]
+        of_stable = OffsetAsker(settings, CLIENT_ID, is_stable=True)
+        of_all = OffsetAsker(settings, CLIENT_ID)
 
-        def ask() -> tuple[dict[int, int], dict[int, int]]:
-            stable = ends(settings, source, wait_s=REPEATED_ANSWER_WAIT_S)
-            return stable, ends(settings, source, is_stable=False, wait_s=REPEATED_ANSWER_WAIT_S)
+        def ask() -> tuple[Offsets, Offsets]:
+            stable = of_stable.ask(places, wait_s=REPEATED_ANSWER_WAIT_S)
+            return stable, of_all.ask(places, wait_s=REPEATED_ANSWER_WAIT_S)
 
         return cls(ask, observed)
 
@@ -67,8 +72,7 @@ class SourceWatch:
 
     def not_ready_reasons(self) -> list[str]:
         """Return the reasons why the observer's view is not the brokers'."""
-        silent_s = self._now_s() - self._answered_s
-        wrong = [f"no Kafka broker has answered for {silent_s:.0f} s"] if silent_s > BROKERS_SILENT_S else []
+        wrong = self._reach.not_ready_reasons()
         held = {partition: held_s for partition, held_s in self.held_back.items() if held_s >= HELD_BACK_S}
         return wrong + [
             f"a transaction holds partition {partition} of {SOURCE_TOPIC} back for {held_s:.0f} s"
@@ -82,16 +86,18 @@ class SourceWatch:
     def look(self) -> None:
         """Request the ends once."""
         try:
-            stable, highest = self._ask()
-        except (KafkaException, TimeoutError) as error:
+            of_stable, of_all = self._ask()
+        except KafkaException as error:
             log.warning("the brokers do not return the ends of %s: %s", SOURCE_TOPIC, error)
             self.behind, self._moved_s = None, self._now_s()
             return
-        self._answered_s = self._now_s()
+        self._reach.answered(of_stable)
+        stable, highest = _by_partition(of_stable), _by_partition(of_all)
         self._compare(stable, highest)
         if read_to := self._observed.read_to:
             batches = self._observed.batches
-            self.behind = sum(max(0, end - read_to.get(partition, 0)) for partition, end in stable.items())
+            self._ends |= stable
+            self.behind = sum(max(0, end - read_to.get(partition, 0)) for partition, end in self._ends.items())
             if not self.behind or batches != self._batches:
                 self._batches, self._moved_s = batches, self._now_s()
 
@@ -116,3 +122,7 @@ class SourceWatch:
             self.look()
             if self._closing.wait(LOOK_EVERY_S):
                 return
+
+
+def _by_partition(found: Offsets) -> dict[int, int]:
+    return {partition: offset for (_, partition), offset in found.known.items()}

@@ -96,22 +96,29 @@ class Bell:
         self._batch_ended = tallies.news()
         self._closing = threading.Event()
         self._clock: Any = None
+        self._query: StreamingQuery | None = None
         self._company = Company()
         self._thread = threading.Thread(
             target=keep_at, args=(self._watch, "the bell", self._closing), name="bell", daemon=True
         )
 
-    def start(self, spark: SparkSession, query: StreamingQuery) -> None:
-        """Replace the clock of a query that has run a batch, and start the thread.
+    def follow(self, spark: SparkSession, query: StreamingQuery) -> None:
+        """Replace the clock of a query that has run a batch, and start the thread if it is the first query.
 
         Without such a clock in this version of Spark, the query keeps its own.
         """
+        self._query = query
         try:
             self._clock = bell_clock.stand_still(spark, query)
         except Py4JError as error:
             log.warning("the clock of this Spark cannot be moved; the query looks every %d ms: %s", TRIGGER_MS, error)
             return
-        self._thread.start()
+        if not self._thread.is_alive():
+            self._thread.start()
+
+    def follows(self, query: StreamingQuery) -> bool:
+        """Return whether this is the last query that the bell was given."""
+        return query is self._query
 
     def close(self) -> None:
         """Stop the thread."""

@@ -5,6 +5,7 @@ requests ─> groupBy(shard's key) ─> ShardOperator ─> replies, groups, even
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -14,10 +15,14 @@ from coordinator.config import Config
 from streaming.config.peers import NO_PEERS
 from streaming.config.settings import Settings
 from streaming.query import checkpoint
+from streaming.query.continuity import LastRecord
+from streaming.query.identity import Identity
 from streaming.query.operator import INPUT_COLUMNS, OUTPUT_SCHEMA, STATE_SCHEMA, ShardOperator
 from streaming.query.progress import observed
 from streaming.query.running import local_folder
 from streaming.wire.records import AT_MS, VERSION, OutputTopics
+
+NO_RECORDS: Mapping[int, LastRecord] = MappingProxyType({})
 
 _HASH_SEED = 42  # the seed of Spark's HashPartitioning
 
@@ -25,15 +30,17 @@ _HASH_SEED = 42  # the seed of Spark's HashPartitioning
 def build(
     spark: SparkSession,
     settings: Settings,
-    identity: checkpoint.Identity,
+    identity: Identity,
     driver: str | None = None,
     peer_partitions: Mapping[str, int] = NO_PEERS,
+    last_records: Mapping[int, LastRecord] = NO_RECORDS,
 ) -> DataFrame:
     """Build the query: from the request topic to records for the output topics.
 
     Args:
         driver: The id of the driver, if it holds a lease; else None.
         peer_partitions: The number of request partitions of each peer, by its prefix.
+        last_records: As in `ShardOperator`.
     """
     requests = (
         spark.readStream.format("kafka")
@@ -45,17 +52,18 @@ def build(
         .option("kafka.fetch.max.wait.ms", "1")  # the default delays every batch by half a second
     )
     folder = local_folder(settings.checkpoint)
-    return answered(spark, settings, identity, requests.load(), folder, driver, peer_partitions)
+    return answered(spark, settings, identity, requests.load(), folder, driver, peer_partitions, last_records)
 
 
 def answered(
     spark: SparkSession,
     settings: Settings,
-    identity: checkpoint.Identity,
+    identity: Identity,
     requests: DataFrame,
     folder: Path | None = None,
     driver: str | None = None,
     peer_partitions: Mapping[str, int] = NO_PEERS,
+    last_records: Mapping[int, LastRecord] = NO_RECORDS,
 ) -> DataFrame:
     """Build the part of the query behind its source.
 
@@ -64,6 +72,7 @@ def answered(
         folder: The folder of the checkpoint, if it is on a disk of this machine; else None.
         driver: The id of the driver, if it holds a lease; else None.
         peer_partitions: The number of request partitions of each peer, by its prefix.
+        last_records: As in `ShardOperator`.
     """
     keys = F.array(*map(F.lit, even_keys(spark, settings.request_partitions, settings.shuffle_partitions)))
     asked = requests.select(
@@ -71,7 +80,7 @@ def answered(
     )
     assert tuple(asked.columns) == INPUT_COLUMNS, "the operator reads other columns"
     config = settings.group_config(identity.fencing_token_floor, peer_partitions)
-    operator = _operator(spark, settings, identity, config, folder, driver)
+    operator = _operator(spark, settings, identity, config, folder, driver, last_records)
     packs = (
         asked.coalesce(settings.shuffle_partitions)  # a task for each topic partition costs more than its read
         .groupBy("key")
@@ -83,10 +92,11 @@ def answered(
 def _operator(
     spark: SparkSession,
     settings: Settings,
-    identity: checkpoint.Identity,
+    identity: Identity,
     config: Config,
     folder: Path | None,
     driver: str | None,
+    last_records: Mapping[int, LastRecord],
 ) -> ShardOperator:
     peering = settings.peering()
     return ShardOperator(
@@ -102,6 +112,7 @@ def _operator(
         checkpoint=folder,
         driver=driver,
         replanned=[(plan.at_ms, plan.ends) for plan in checkpoint.put_aside(spark, settings)],
+        last_records=dict(last_records),
     )
 
 

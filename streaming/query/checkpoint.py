@@ -1,60 +1,36 @@
 """The identity of a checkpoint: written at the first start, and compared with the settings at every later start.
 
-    CHECKPOINT/identity.json    written by this module: topic ids, settings that cannot change, the secret of member ids
+    CHECKPOINT/identity.json    see `identity`: topic ids, settings that cannot change, the secret of member ids
     CHECKPOINT/query/           Spark's own files: offsets, commits, state
     CHECKPOINT/driver           the id of the driver that took over the lease last, only with a lease; see `ownership`
     CHECKPOINT/replanned/       plans of batches that were moved aside, so that the batches are planned anew
     CHECKPOINT/replanned-state/ the state that such a batch had written, if it was the first batch of all
+    CHECKPOINT/replaced.json    a handled request that the log has lost, so that every start is refused; see `replaced`
 
 State that is used with another topic or another number of shards would be wrong, and nothing would show it. So such a
 start is refused. The folder may be on any file system that Spark can reach.
 """
 
 import json
+import os
 import secrets
-import zlib
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
 from pyspark.sql import SparkSession
 
-from coordinator.codec import VERSION
 from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch
-
-PLAN_VERSION = 2
-"""The version of the query's sources and stateful operator. Spark continues a checkpoint only with the same ones."""
-
-REPLANNED, REPLANNED_STATE = "replanned", "replanned-state"
-"""The folders for files that were moved aside. A plan is named `BATCH.N` if it is the Nth plan of its batch."""
+from streaming.kafka.topics import ALTERED
+from streaming.query import checkpoint_files, stores
+from streaming.query.identity import FILE, PLAN_VERSION, Identity, decoded, differences
+from streaming.query.parts import REPLANNED
+from streaming.query.running import local_folder
 
 TASKS = "spark.sql.shuffle.partitions"
 """One of the settings that Spark stores with each plan and then uses in place of the session's own settings."""
-
-
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """The data that cannot change for the life of a checkpoint.
-
-    Args:
-        fencing_token_floor: No fencing token is below it. It is above all tokens that were given under the topic prefix
-            before.
-    """
-
-    secret: str
-    topic_ids: dict[str, str]
-    request_partitions: int
-    shuffle_partitions: int
-    state_store: str
-    codec_version: int = VERSION
-    plan_version: int = 1
-    fencing_token_floor: int = 0
-    checksum: str = ""
-
-    @property
-    def sealed(self) -> "Identity":
-        """The identity with the checksum of all other fields, which shows any changed bit, also one of the secret."""
-        return msgspec.structs.replace(self, checksum=_checksum(msgspec.structs.asdict(self)))
 
 
 def claim(
@@ -82,15 +58,16 @@ def claim(
         if exists(spark, f"{settings.checkpoint}/query/offsets"):
             raise CheckpointMismatch(
                 f"The checkpoint {settings.checkpoint} has a query's state but no identity.json: "
-                "restore that file from a back-up, or start with an empty checkpoint folder."
+                "restore that file from a back-up, or start with an empty folder and another topic_prefix."
             )
         wanted = msgspec.structs.replace(wanted, fencing_token_floor=find_floor())
         write_file(spark, path, msgspec.json.encode(wanted.sealed))
         return wanted
-    if differences := _differences(found, wanted):
+    if changed := differences(found, wanted):
         raise CheckpointMismatch(
-            f"The checkpoint {settings.checkpoint} belongs to another query: {'; '.join(differences)}. "
-            "Start with the settings it was made with, or with another checkpoint folder."
+            f"The checkpoint {settings.checkpoint} belongs to another query: {'; '.join(changed)}. "
+            "Start with the settings it was made with, or with another checkpoint folder and topic_prefix; for topics,"
+            f" see {ALTERED}."
         )
     _check_tasks(spark, settings, found)
     return found
@@ -102,7 +79,8 @@ def _check_tasks(spark: SparkSession, settings: Settings, found: Identity) -> No
     if plan is not None and plan.tasks != found.shuffle_partitions:
         raise CheckpointMismatch(
             f"The checkpoint {settings.checkpoint} is damaged (Spark's notes of its batches are for {plan.tasks}"
-            f" tasks, not {found.shuffle_partitions}): restore it from a back-up, or start with an empty folder."
+            f" tasks, not {found.shuffle_partitions}): restore it from a back-up, or start with an empty folder and"
+            " another topic_prefix."
         )
 
 
@@ -153,6 +131,12 @@ def newest_plan(spark: SparkSession, settings: Settings) -> Planned | None:
     return _planned(spark, settings, f"{plans}/{planned_batches[-1]}") if planned_batches else None
 
 
+def newest_finished_plan(spark: SparkSession, settings: Settings) -> Planned | None:
+    """Return the plan of the newest finished batch; None if no batch is finished, or if the plan cannot be read."""
+    finished = batches(spark, f"{query_folder(settings)}/commits")
+    return _planned(spark, settings, f"{query_folder(settings)}/offsets/{finished[-1]}") if finished else None
+
+
 def put_aside(spark: SparkSession, settings: Settings) -> list[Planned]:
     """Return the plans that were moved aside, in the order of their times.
 
@@ -182,37 +166,6 @@ def _planned(spark: SparkSession, settings: Settings, file: str) -> Planned | No
         return None
 
 
-def _differences(found: Identity, wanted: Identity) -> list[str]:
-    differences = [
-        f"{name} was {getattr(found, name)} and is {getattr(wanted, name)}"
-        for name in ("request_partitions", "shuffle_partitions", "state_store", "plan_version")
-        if getattr(found, name) != getattr(wanted, name)
-    ]
-    for topic in found.topic_ids.keys() | wanted.topic_ids.keys():
-        if found.topic_ids.get(topic) != wanted.topic_ids.get(topic):
-            differences.append(f"topic {topic} is not the one it was made with")
-    return sorted(differences)
-
-
-OF_AN_OBSERVER, OF_A_COORDINATOR = "source_partitions", "secret"
-"""Fields that only the identity of an observer's checkpoint has, and only that of a coordinator's."""
-
-
-def not_an_identity(written: bytes, path: str, error: Exception) -> CheckpointMismatch:
-    """Return the error for an identity of the wrong form: it may be that of the other query."""
-    try:
-        fields = dict(msgspec.json.decode(written))
-    except (msgspec.MsgspecError, TypeError, ValueError):
-        fields = {}
-    if OF_AN_OBSERVER in fields:
-        return CheckpointMismatch(
-            f"{path} is that of `coordinator observe`, whose groups are on its topics: name a coordinator's checkpoint."
-        )
-    if OF_A_COORDINATOR in fields:
-        return CheckpointMismatch(f"{path} is that of `coordinator run`: start with another observe_checkpoint.")
-    return CheckpointMismatch(f"{path} cannot be read ({error}): restore it from a back-up.")
-
-
 def read_identity(spark: SparkSession, folder: str) -> Identity | None:
     """Return the identity of a checkpoint; None if the checkpoint has none.
 
@@ -223,23 +176,13 @@ def read_identity(spark: SparkSession, folder: str) -> Identity | None:
     if not exists(spark, path):
         return None
     try:
-        written = read_file(spark, path)
-        found = msgspec.json.decode(written, type=Identity)
-    except msgspec.MsgspecError as error:
-        raise not_an_identity(written, path, error) from None
-    if found.checksum and found.checksum != _checksum(msgspec.json.decode(written)):
-        raise CheckpointMismatch(f"{path} cannot be read (it fails its checksum): restore it from a back-up.")
-    return found
-
-
-def _checksum(fields: Mapping[str, Any]) -> str:
-    """Return the checksum of all fields except the checksum itself, also of fields that this version does not know."""
-    rest = {name: value for name, value in fields.items() if name != "checksum"}
-    return f"{zlib.crc32(msgspec.json.encode(rest, order='sorted')):08x}"
+        return decoded(read_file(spark, path), path)
+    except checkpoint_files.Damaged as error:
+        raise CheckpointMismatch(f"{path} cannot be read ({error}): restore it from a back-up.") from None
 
 
 def _identity_file(folder: str) -> str:
-    return f"{folder}/identity.json"
+    return f"{folder}/{FILE}"
 
 
 # -- files on any file system that Spark can reach ---------------------------------------------------------------------
@@ -252,7 +195,13 @@ def exists(spark: SparkSession, path: str) -> bool:
 
 
 def read_file(spark: SparkSession, path: str) -> bytes:
-    """Read a whole file."""
+    """Read a whole file.
+
+    Raises:
+        Damaged: The file has a checksum, as each has that is written to an object store, and is not as it was written.
+    """
+    if stores.is_conditional(spark, path):
+        return checkpoint_files.read(spark, path)
     files, hadoop_path = _file_system(spark, path)
     stream = files.open(hadoop_path)
     try:
@@ -294,13 +243,18 @@ def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
 
 
 def write_file(spark: SparkSession, path: str, data: bytes) -> None:
-    """Write the whole file or nothing: write it under another name first, then rename it.
+    """Write the whole file or nothing: with one request to an object store, otherwise under another name first.
 
     Raises:
         CheckpointMismatch: The file exists, or cannot be written.
     """
+    if stores.is_conditional(spark, path):
+        try:
+            return checkpoint_files.write(spark, path, data)
+        except checkpoint_files.Exists:
+            raise _not_written(path) from None
     jvm: Any = spark.sparkContext._jvm
-    files, beside = _file_system(spark, f"{path}.new")
+    files, beside = _file_system(spark, f"{path}.{uuid.uuid4()}.new")
     permission = jvm.org.apache.hadoop.fs.permission.FsPermission("600")
     stream = files.create(beside, True)
     try:
@@ -310,5 +264,37 @@ def write_file(spark: SparkSession, path: str, data: bytes) -> None:
         stream.close()
     files.setPermission(beside, permission)
     _, place = _file_system(spark, path)
-    if not files.rename(beside, place):
-        raise CheckpointMismatch(f"{path} cannot be written: is another coordinator starting on this checkpoint?")
+    try:
+        if not (_linked(str(beside), path) or files.rename(beside, place)):
+            raise _not_written(path)
+    finally:
+        files.delete(beside, False)
+    return None
+
+
+def _linked(beside: str, path: str) -> bool:
+    """Add the second name of a file on this machine, and return whether it has it: a rename would replace another one.
+
+    Raises:
+        CheckpointMismatch: The name is taken.
+    """
+    source, file = local_folder(beside), local_folder(path)
+    if source is None or file is None:
+        return False
+    try:
+        os.link(source, file)
+    except FileExistsError:
+        raise _not_written(path) from None
+    except OSError:  # a file system without hard links
+        return False
+    return True
+
+
+def _not_written(path: str) -> CheckpointMismatch:
+    return CheckpointMismatch(f"{path} cannot be written: is another coordinator starting on this checkpoint?")
+
+
+def delete_file(spark: SparkSession, path: str) -> None:
+    """Delete a file, if it exists."""
+    files, hadoop_path = _file_system(spark, path)
+    files.delete(hadoop_path, False)

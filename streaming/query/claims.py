@@ -7,6 +7,7 @@ The topic has one partition, so all drivers read the same records in the same or
             |                                      | the record that it names
     renewal | the holder, all the time             | it is the holder's, or its term is a later one
     release | the holder, after its query stopped  | it is the holder's
+    stop    | the holder, in place of a release    | it is the holder's; the drivers that stand by end too
 
 A claim is a compare-and-set that the order of the log decides: of several claims after the same record only the first
 one counts, and none counts after a renewal that came in between. A driver that was suspended while another one claimed
@@ -28,6 +29,7 @@ class Kind(StrEnum):
     CLAIM = "claim"
     RENEWAL = "renewal"
     RELEASE = "release"
+    STOP = "stop"
 
 
 class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +82,7 @@ class Claims:
         """Add the next record, and return whether it counts."""
         if not self._counts(record):
             return False
-        self.holder = None if record.kind is Kind.RELEASE else record
+        self.holder = None if record.kind in (Kind.RELEASE, Kind.STOP) else record
         self.term, self.last = record.term, offset
         return True
 
@@ -98,7 +100,7 @@ class Claims:
                 return record.term == self.term + 1 and record.after == self.last
             case Kind.RENEWAL:
                 return record.term > self.term or self._is_of_holder(record)
-            case Kind.RELEASE:
+            case Kind.RELEASE | Kind.STOP:
                 return self._is_of_holder(record)
 
     def _is_of_holder(self, record: LeaseRecord) -> bool:

@@ -2,8 +2,12 @@
 
 The comparison checks every two consecutive records, and the first record against the offset in the state. So the
 division of the log into batches makes no difference, up to the bound on events of one batch.
+
+The log itself may be another one: brokers that elect an unclean leader, or lose power, cut off its end, and append
+other records at the same offsets. Then the record that was read last has another time in the log than in the state.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from msgspec import structs
@@ -17,6 +21,42 @@ BREAKS_TOLD_MAX = 32
 """The maximum number of events about breaks that one batch of a shard may publish. A transactional producer writes a
 marker to the log with each commit, and a damaged plan may repeat thousands of records. Beyond the bound, the last event
 counts the remaining breaks."""
+
+
+class LogReplaced(Exception):
+    """The log has another record at the offset of a record that the shard has read."""
+
+
+class LastRecord(NamedTuple):
+    """The last record that a shard has read: its offset, and its time in Unix milliseconds."""
+
+    offset: int
+    at_ms: int
+
+
+def last_record(next_offset: int | None, last_ms: int) -> LastRecord | None:
+    """Return the last record that a shard has read, from its state; None if the state does not hold it.
+
+    Args:
+        next_offset: The offset after that record; None if the state does not hold it.
+        last_ms: The time of the record; 0 if the state does not hold it.
+    """
+    return LastRecord(next_offset - 1, last_ms) if next_offset and last_ms else None
+
+
+def check_last_record(shard: int, read: LastRecord | None, in_the_log: Mapping[int, LastRecord]) -> None:
+    """Check that the record that a shard has read last is still in the log.
+
+    Args:
+        in_the_log: By shard, a record of the log as it was at the start of the query. A record at another offset than
+            that of the last record shows nothing.
+
+    Raises:
+        LogReplaced: Another record has its offset.
+    """
+    found = in_the_log.get(shard)
+    if read is not None and found is not None and found.offset == read.offset and found.at_ms != read.at_ms:
+        raise LogReplaced(f"partition {shard}, offset {read.offset}: {found.at_ms} in place of {read.at_ms}")
 
 
 class Followed(NamedTuple):

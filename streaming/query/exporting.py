@@ -26,9 +26,11 @@ from coordinator.moving.resuming import remove_addresses
 from streaming.config.settings import Settings
 from streaming.errors import BadExport, CheckpointMismatch, Exit, InUse, NoCheckpoint, UserError
 from streaming.query import checkpoint
-from streaming.query.checkpoint import Identity
+from streaming.query.failures import explained
+from streaming.query.identity import Identity
 from streaming.query.inspection import RESTORE, identity_of, of_folder, stored_shards
 from streaming.query.operator import unpacked
+from streaming.query.parts import REPLANNED
 from streaming.query.running import stopped
 from streaming.wire.export_file import STATE_BYTES_MAX, Head, Line, Tell, line_of, refuse_taken, write
 
@@ -86,10 +88,9 @@ def export(
         InUse: A coordinator runs on the checkpoint, or this cannot be checked.
         BadExport: The file exists, or cannot be written; or the state of a group is too large.
     """
-    folder = settings.checkpoint
     refuse_taken(file)
-    spark = of_folder(settings)
-    with stopped(folder) as is_known:
+    spark, folder = of_folder(settings)
+    with explained(settings), stopped(folder) as is_known:
         if not (is_known or is_stopped):
             raise InUse(
                 f"It is unknown here whether a coordinator runs on {folder}: stop it, and confirm with --stopped."
@@ -129,7 +130,7 @@ def _batches(spark: SparkSession, folder: str) -> tuple[int, int | None]:
     commits = checkpoint.batches(spark, f"{folder}/query/commits")
     if not commits:
         raise NoCheckpoint(f"The checkpoint {folder} holds no finished batch, so it has no groups to export.")
-    aside = [name.partition(".")[0] for name in checkpoint.names(spark, f"{folder}/{checkpoint.REPLANNED}")]
+    aside = [name.partition(".")[0] for name in checkpoint.names(spark, f"{folder}/{REPLANNED}")]
     planned = [*checkpoint.batches(spark, f"{folder}/query/offsets"), *(int(name) for name in aside if name.isdigit())]
     later = max(planned, default=-1)
     return commits[-1], later if later > commits[-1] else None

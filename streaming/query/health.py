@@ -21,9 +21,15 @@ STALLED_S = 900.0
 of requests may take minutes. A process that is ended for such a batch would restart it each time. So this limit is
 long, and it is longer than the default of `broker_wait_ms`, the time that the query waits for brokers."""
 
+SLOW_S = 20.0
+"""The longest duration of a batch while requests wait, before the query is not ready. Groups get no answers meanwhile,
+whatever the reason, and a restart would not help."""
+
 
 class QueryHealth:
     """The health of the query."""
+
+    process = "coordinator"
 
     def __init__(self, coordinator: Coordinator, pulse: Pulse) -> None:
         self._coordinator, self._pulse = coordinator, pulse
@@ -35,13 +41,18 @@ class QueryHealth:
         if (silent_s := self._coordinator.silent_s()) > QUERY_SILENT_S:
             wrong.append(f"Spark has not reported for {silent_s:.0f} s whether the query is active")
         if (stalled_s := self._pulse.stalled_s()) > STALLED_S:
-            wrong.append(f"no batch has ended for {stalled_s:.0f} s though {self._pulse.waiting} requests wait")
+            wrong.append(self._stalled(stalled_s))
         return wrong
 
     def not_ready_reasons(self) -> Sequence[str]:
         is_first_over = self._coordinator.tallies.latest or self._coordinator.is_standing_by
-        first = [] if is_first_over else ["the first batch has not ended yet"]
-        return [*first, *self._pulse.not_ready_reasons()]
+        wrong = [] if is_first_over else ["the first batch has not ended yet"]
+        if SLOW_S < (stalled_s := self._pulse.stalled_s()) <= STALLED_S:
+            wrong.append(self._stalled(stalled_s))
+        return [*wrong, *self._coordinator.not_ready_reasons(), *self._pulse.not_ready_reasons()]
+
+    def _stalled(self, stalled_s: float) -> str:
+        return f"no batch has ended for {stalled_s:.0f} s though {self._pulse.waiting} requests wait"
 
     def figures(self) -> dict[str, object]:
         latest = self._coordinator.tallies.latest
@@ -88,12 +99,12 @@ class _Figures(Collector):
     def _of_transactions(self) -> Iterator[Metric]:
         records = GaugeMetricFamily(
             "groupcoord_transactions_unsettled_records",
-            "Records of the transactions topic of which no shard has settled the end, by shard.",
+            "Records of the transactions topic after the last settled one, while a transaction has ended, by shard.",
             labels=["shard"],
         )
         waited = GaugeMetricFamily(
             "groupcoord_transactions_unsettled_seconds",
-            "Time for which these shards have settled nothing: an open transaction holds back all later ones.",
+            "Time for which these shards have settled nothing, although transactions have ended.",
             labels=["shard"],
         )
         for shard, number in self._unsettled.records().items():

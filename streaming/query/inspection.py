@@ -24,10 +24,12 @@ from coordinator.hashing import shard_of
 from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch, NoCheckpoint
 from streaming.query import checkpoint
-from streaming.query.checkpoint import Identity
-from streaming.query.coordinator import open_session
-from streaming.query.failures import innermost
+from streaming.query.failures import CAUSES, account_of, explained, innermost, is_of_the_store
+from streaming.query.folders import located
+from streaming.query.identity import PLAN_VERSION, Identity
 from streaming.query.operator import unpacked
+from streaming.query.parts import missing_parts
+from streaming.query.session import open_session
 
 RESTORE = "restore the checkpoint from a back-up"
 
@@ -99,17 +101,26 @@ def examine(settings: Settings, tell: Callable[[int, int], None] = lambda read, 
     Raises:
         NoCheckpoint: The folder contains no checkpoint.
         CheckpointMismatch: The identity of the checkpoint cannot be read, and without it nothing else can be checked.
+        SparkRefused: Spark cannot read the folder.
+        StoreUnavailable: The store does not answer. Commands do not wait for it.
     """
-    spark = of_folder(settings)
-    identity = identity_of(spark, settings.checkpoint)
-    return _Examination(spark, settings.checkpoint, identity, tell).contents()
+    spark, folder = of_folder(settings)
+    with explained(settings):
+        return _Examination(spark, folder, identity_of(spark, folder), tell).contents()
 
 
-def of_folder(settings: Settings) -> SparkSession:
-    """Start Spark to read a checkpoint, in this process unless the setting `master` says otherwise."""
-    spark = open_session(settings if settings.master else settings.model_copy(update={"master": "local[1]"}))
+def of_folder(settings: Settings) -> tuple[SparkSession, str]:
+    """Start Spark to read a checkpoint, in this process unless the setting `master` says otherwise.
+
+    Returns:
+        The session, and the whole address of the checkpoint.
+
+    Raises:
+        SparkRefused: Spark cannot reach the folder.
+    """
+    spark = open_session(settings, default_master="local[1]")
     spark.streams.active  # noqa: B018  starts the service from which the reader of states gets its peers
-    return spark
+    return spark, located(spark, settings, CAUSES).checkpoint
 
 
 def identity_of(spark: SparkSession, folder: str) -> Identity:
@@ -147,7 +158,12 @@ class _Examination:
         commits = self._numbers("commits")  # before the plans: a running coordinator plans a batch first
         plans = self._numbers("offsets")
         self._total = len(commits) + len(plans) + (self._identity.request_partitions if commits else 0)
-        found.findings += [*self._of_the_query(), *self._of_commits(commits), *self._of_plans(plans, commits)]
+        found.findings += [
+            *self._of_parts(plans, commits),
+            *self._of_the_query(),
+            *self._of_commits(commits),
+            *self._of_plans(plans, commits),
+        ]
         if commits:
             found.finished = commits[-1]
             found.findings += self._of_the_state(commits[-1])
@@ -161,17 +177,24 @@ class _Examination:
     def _numbers(self, kind: str) -> list[int]:
         return checkpoint.batches(self._spark, f"{self._query}/{kind}")
 
+    def _of_parts(self, plans: list[int], commits: list[int]) -> Iterator[str]:
+        has_state = checkpoint.exists(self._spark, f"{self._query}/state")
+        for part in missing_parts(plans, commits, has_state=has_state):
+            yield f"{part} is missing: {RESTORE}."
+
     # -- Spark's notes about its batches -------------------------------------------------------------------------------
 
     def _of_the_query(self) -> Iterator[str]:
-        if self._identity.plan_version != checkpoint.PLAN_VERSION:
+        if self._identity.plan_version != PLAN_VERSION:
             yield (
                 f"It was made by a version with another query (plan {self._identity.plan_version}, here"
-                f" {checkpoint.PLAN_VERSION}): start it with that version."
+                f" {PLAN_VERSION}): start it with that version."
             )
         try:
             json.loads(checkpoint.read_file(self._spark, f"{self._query}/metadata"))["id"]
-        except (Py4JJavaError, ValueError, KeyError, TypeError):
+        except (Py4JJavaError, ValueError, KeyError, TypeError) as error:
+            if is_of_the_store(account_of(error)):
+                raise
             if self._numbers("offsets"):
                 yield f"metadata is missing or cannot be read: {RESTORE}."
 
@@ -258,12 +281,15 @@ def stored_shards(spark: SparkSession, query: str, batch: int, shards: int) -> l
 
     Raises:
         CheckpointMismatch: The states cannot be read.
+        PySparkException, Py4JJavaError: The file system does not answer, or refuses the read. No back-up would help.
     """
     reader = spark.read.format("statestore").option("batchId", batch)
     try:
         rows = reader.load(query).select("key.key", "value.groupState.shard", "value.timeoutTimestamp").collect()
     except (PySparkException, Py4JJavaError) as error:
-        why = innermost(str(error))
+        if is_of_the_store(account := account_of(error)):
+            raise
+        why = innermost(account)
         raise CheckpointMismatch(f"The groups' state after batch {batch} cannot be read ({why}): {RESTORE}.") from error
     return sorted((key % shards, stored, alarm_ms) for key, stored, alarm_ms in rows)
 

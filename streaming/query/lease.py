@@ -19,13 +19,14 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streaming.config.settings import Settings
 from streaming.errors import UserError
-from streaming.kafka.clients import Options, consumer, poll_all, producer
+from streaming.kafka.clients import Options, consumer, learn_leaders, poll_all, producer
 from streaming.query.claims import Claims, Kind, LeaseRecord, decode, encode
 
 log = logging.getLogger(__name__)
@@ -75,12 +76,14 @@ class Lease:
 
     Args:
         settings: The settings of the coordinator, whose lease topic exists.
+        stop: Called if the holder was stopped together with the drivers that stand by. It must not block.
 
     `driver` is the id of this driver. `held` is set once this driver has the lease. `refusal` is the reason why the
     driver must end, else None. The driver sets `is_standing_by` while it is ready and waits for the lease.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, stop: Callable[[], None] = lambda: None) -> None:
+        self._stop, self._begin_offset = stop, 0
         self._settings, self._place = settings, TopicPartition(settings.lease_topic, 0)
         self.driver, self._host = uuid.uuid4().hex, socket.gethostname()
         self._claims, self._term = Claims(), 0
@@ -114,13 +117,17 @@ class Lease:
         """Allow the thread to claim the lease, because this driver is able to take over."""
         self._may_claim.set()
 
-    def close(self) -> None:
-        """Stop the thread, and release the lease if this driver holds it."""
+    def close(self, *, stops_all: bool = False) -> None:
+        """Stop the thread, and release the lease if this driver holds it.
+
+        Args:
+            stops_all: Whether the drivers that stand by now have to end too.
+        """
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join(CLOSE_WAIT_S)
         if self.held.is_set() and self.refusal is None:
-            self._send(self._record(Kind.RELEASE))
+            self._send(self._record(Kind.STOP if stops_all else Kind.RELEASE))
             self._producer.flush(CLOSE_WAIT_S)
 
     # -- the thread ----------------------------------------------------------------------------------------------------
@@ -143,6 +150,7 @@ class Lease:
             if self._closing.wait(LOOK_EVERY_S):
                 return
         low, high = bounds
+        self._begin_offset = high
         self._position = max(low, high - TAIL_RECORDS)
         reader.assign([TopicPartition(self._place.topic, self._place.partition, self._position)])
 
@@ -152,6 +160,7 @@ class Lease:
             return reader.get_watermark_offsets(self._place, timeout=ANSWER_WAIT_S, cached=False)
         except KafkaException as error:
             log.debug("the brokers do not return the end of the lease topic: %s", error)
+            learn_leaders(reader)
             return None
 
     def _wait_s(self) -> float:
@@ -169,6 +178,10 @@ class Lease:
         if record is None or not self._claims.take(self._position - 1, record):
             return
         self._heard_s = time.monotonic()
+        if record.kind is Kind.STOP and self._position > self._begin_offset and not self.held.is_set():
+            log.warning("The driver on %s was stopped by `coordinator stop`, and this one ends too.", record.host)
+            self._may_claim.clear()
+            self._stop()
         if self._claims.is_held_by(self.driver):
             self._term = self._claims.term
             self.held.set()
@@ -190,10 +203,11 @@ class Lease:
             return False
         if self.holder is not None and time.monotonic() - self._heard_s < OVERDUE_S:
             return False
-        if (bounds := self._bounds(reader)) is None:
-            self._outage_s = time.monotonic()
-            return False
+        asked_s, bounds = time.monotonic(), self._bounds(reader)
         now_s = time.monotonic()
+        if bounds is None or now_s - asked_s >= PATIENCE_S:  # the leader moved meanwhile, and nobody could renew
+            self._outage_s = now_s
+            return False
         is_silent = now_s - self._heard_s >= PATIENCE_S and now_s - self._outage_s >= OUTAGE_PATIENCE_S
         return (self.holder is None or is_silent) and self._position >= bounds[1]
 

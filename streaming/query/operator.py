@@ -7,7 +7,7 @@ calls it without rows, when the processing-time timeout shows that a deadline ha
 import gc
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -19,16 +19,17 @@ import pybase64
 from msgspec import structs
 from pyspark.sql.streaming.state import GroupState
 
+from coordinator.access import ANONYMOUS
 from coordinator.config import Config
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.errors import CorruptState
 from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.outputs import HeartbeatsAnswer, Output, Reply
-from coordinator.requests import Received, Wake
+from coordinator.outputs import HeartbeatsAnswer, Output, Reply, StopCoordinatorAnswer
+from coordinator.requests import Received, StopCoordinator, Wake
 from coordinator.rosters import Rosters
 from coordinator.shard import Shard
 from streaming.query import failpoints
-from streaming.query.continuity import Row, follow
+from streaming.query.continuity import LastRecord, Row, check_last_record, follow, last_record
 from streaming.query.durable import sync_before_output
 from streaming.query.ownership import check_batch
 from streaming.wire.peering import Peering
@@ -83,6 +84,8 @@ class ShardOperator:
         driver: The id of the driver, if it holds a lease; else None.
         replanned: The plans that were moved aside, the earliest first: their times, and their ends in each shard. Their
             requests are handled with that time, in whichever batch they are now.
+        last_records: By shard, the last record that the log had, at the start of the query, before the records of the
+            next batch.
     """
 
     partitions: int
@@ -95,6 +98,7 @@ class ShardOperator:
     checkpoint: Path | None = None
     driver: str | None = None
     replanned: Sequence[tuple[int, Mapping[int, int]]] = ()
+    last_records: Mapping[int, LastRecord] = field(default_factory=dict)
 
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
@@ -104,6 +108,7 @@ class ShardOperator:
         Raises:
             CorruptState: The state cannot be trusted. A client's bad record never raises.
             NotOurBatch: Another driver runs the batch, or has run it.
+            LogReplaced: Requests that the shard has handled are no longer in the log.
         """
         disable_garbage_collection()
         now_ms = state.getCurrentProcessingTimeMs()
@@ -114,6 +119,7 @@ class ShardOperator:
         stored = state.getOption
         held = Held() if stored is None else unpacked(stored[0])
         shard = Shard(number, self.partitions, self.secret, self.config, held.shard, _rosters())
+        check_last_record(number, last_record(held.next_offset, shard.last_ms), self.last_records)
         fresh, breaks, next_offset = follow(number, _rows(frames), held.next_offset)
         read = [*held.deferred, *fresh]
         log = _log(read, self.signing, self.peering, len(held.deferred))
@@ -128,7 +134,7 @@ class ShardOperator:
         if not read and shard.due_in_ms is not None:
             packs.append(self._wake(number))
         rows: list[tuple[Any, ...]] = [(*packed, None) for packed in packs]
-        tally = _tally(number, shard, log, outputs, now_ms)
+        tally = _tally(number, shard, log, outputs, now_ms, last_record(next_offset, shard.last_ms))
         rows.append((None, None, None, None, None, None, tally.to_json()))
         yield pd.DataFrame(rows, columns=OUTPUT_COLUMNS, dtype=object)
         _reach("yielded", number)
@@ -224,7 +230,9 @@ def _rosters() -> Rosters:
     return Rosters()
 
 
-def _tally(number: int, shard: Shard, log: list[Received], outputs: Iterable[Output], now_ms: int) -> Tally:
+def _tally(
+    number: int, shard: Shard, log: list[Received], outputs: Iterable[Output], now_ms: int, last: LastRecord | None
+) -> Tally:
     """Count a shard's work in a batch.
 
     Args:
@@ -242,7 +250,22 @@ def _tally(number: int, shard: Shard, log: list[Received], outputs: Iterable[Out
         deferred=deferred,
         due_in_ms=shard.due_in_ms,
         settled=shard.settled,
+        last=last,
+        stop=_stop(log, outputs),
     )
+
+
+def _stop(log: Iterable[Received], outputs: Iterable[Output]) -> tuple[int, int, str] | None:
+    """Return the last permitted request to stop as `Tally` has it; None without one."""
+    asked: dict[int, Any] = {each.offset: each.request for each in log if type(each.request) is StopCoordinator}
+    if not asked:
+        return None
+    answers = (output.answer for output in outputs if isinstance(output, Reply))
+    granted = [each.offset for each in answers if isinstance(each, StopCoordinatorAnswer) and each.offset in asked]
+    if not granted:
+        return None
+    request = asked[granted[-1]]
+    return request.log_end_offset, granted[-1], request.principal or ANONYMOUS
 
 
 def _requests_in(received: Received) -> int:

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -75,11 +75,16 @@ class Tallies:
         self._totals = Totals()
         self._read_to: dict[int, int] = {}
         self._news: list[threading.Event] = []
+        self._followers: list[Callable[[Sequence[Tally]], None]] = []
 
     def news(self) -> threading.Event:
         """Return a new event that every batch sets. The only thread that waits for it clears it."""
         self._news.append(event := threading.Event())
         return event
+
+    def follow(self, follower: Callable[[Sequence[Tally]], None]) -> None:
+        """Call a function with the tallies of every batch. It must not block."""
+        self._followers.append(follower)
 
     @property
     def latest(self) -> Batch | None:
@@ -125,6 +130,8 @@ class Tallies:
         """Store the progress of a batch, given as the JSON form of Spark's `StreamingQueryProgress`."""
         row = progress["observedMetrics"].get(_METRICS, {})
         shards = [msgspec.json.decode(text, type=Tally) for text in row.get("shards", [])]
+        for follower in self._followers:
+            follower(shards)
         with self._lock:
             self._shards.update({s.shard: s for s in shards})
             planned_ms = monotonic_ms() - progress["durationMs"].get("triggerExecution", 0)

@@ -15,7 +15,7 @@ contains it.
 import logging
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from confluent_kafka import Producer
@@ -146,10 +146,14 @@ def _request(group_id: str, keys: list[Any]) -> RepublishGroup:
 
 
 class RepeatWatch:
-    """A thread that reads the groups topic and requests the keys that were repeated late."""
+    """A thread that reads the groups topic and requests the keys that were repeated late.
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings, self._repeats = settings, Repeats()
+    Args:
+        follow: Called with each record of the topic as well, since the whole of it is read here.
+    """
+
+    def __init__(self, settings: Settings, follow: Callable[[Record], None] = lambda record: None) -> None:
+        self._settings, self._repeats, self._follow = settings, Repeats(), follow
         self._signer = Signer(settings.signing(), COORDINATOR)
         self._closing = threading.Event()
         self._thread = threading.Thread(
@@ -178,6 +182,7 @@ class RepeatWatch:
                     records = topic.gather(POLL_S, RECORDS_AT_ONCE)
                     for record in records:
                         self._take(record)
+                        self._follow(record)
                     if topic.is_caught_up:  # a later record may correct a late repeat, so all records are read first
                         self._request_overdue(sender)
                     if len(records) == RECORDS_AT_ONCE:

@@ -15,7 +15,9 @@ from pyspark.sql import SparkSession
 from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch, Exit, InUse, NoCheckpoint, UserError
 from streaming.query import checkpoint
+from streaming.query.failures import explained
 from streaming.query.inspection import of_folder
+from streaming.query.parts import REPLANNED, REPLANNED_STATE
 from streaming.query.running import alone
 
 
@@ -38,11 +40,12 @@ def replan(settings: Settings, *, is_dry_run: bool, is_stopped: bool) -> str:
         CheckpointMismatch: More than one batch is unfinished, a state that no coordinator produces.
         InUse: A coordinator runs on the checkpoint, or this cannot be checked.
     """
-    folder = settings.checkpoint
-    spark = of_folder(settings)
-    if not checkpoint.exists(spark, f"{folder}/query"):
+    spark, folder = of_folder(settings)
+    with explained(settings):
+        exists = checkpoint.exists(spark, f"{folder}/query")
+    if not exists:
         raise NoCheckpoint(f"There is no checkpoint at {folder}: name the folder that `coordinator run` was given.")
-    with alone(folder) as is_known:
+    with explained(settings), alone(folder) as is_known:
         if not (is_known or is_stopped or is_dry_run):
             raise InUse(
                 f"It is unknown here whether a coordinator runs on {folder}: stop it, and confirm with --stopped."
@@ -54,7 +57,7 @@ def replan(settings: Settings, *, is_dry_run: bool, is_stopped: bool) -> str:
         checkpoint.move(spark, f"{folder}/query/offsets/{number}", place)
         if number == 0 and checkpoint.exists(spark, f"{folder}/query/state"):
             aside = place.rpartition("/")[2]
-            checkpoint.move(spark, f"{folder}/query/state", f"{folder}/{checkpoint.REPLANNED_STATE}/{aside}")
+            checkpoint.move(spark, f"{folder}/query/state", f"{folder}/{REPLANNED_STATE}/{aside}")
     return (
         f"Batch {number} is planned anew at the next start; its plan is kept in {place}. "
         "Start the coordinator with fewer requests in a batch: set COORDINATOR_MAX_REQUESTS_PER_BATCH."
@@ -76,6 +79,6 @@ def _unfinished(spark: SparkSession, folder: str) -> int:
 
 
 def _free_place(spark: SparkSession, folder: str, number: int) -> str:
-    taken = set(checkpoint.names(spark, f"{folder}/{checkpoint.REPLANNED}"))
+    taken = set(checkpoint.names(spark, f"{folder}/{REPLANNED}"))
     times = next(times for times in range(1, len(taken) + 2) if f"{number}.{times}" not in taken)
-    return f"{folder}/{checkpoint.REPLANNED}/{number}.{times}"
+    return f"{folder}/{REPLANNED}/{number}.{times}"

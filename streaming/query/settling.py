@@ -1,41 +1,41 @@
 """The ends of transactions: a thread reads them from the transactions topic, and reports them to the coordinator.
 
 Gateways write a record to the topic for each commit inside a transaction, as a part of that transaction. The brokers
-write there how it ended. A reader of committed records gets a record only when its transaction was committed, and only
-when all transactions that began before it have ended. It reaches the end of a partition when no open transaction has a
-record before it. So for each partition, the offset of the shard with the same number:
+write there how it ended, in a control record with the id of its producer. It ends all records of that producer since
+the end of its last transaction: a producer has one transaction at a time. So the order of ends is that of the log, and
+no transaction waits for another.
 
-    a record                    its commit is committed
-    the reader's position       all transactions with a record before it have ended; those without a record are aborted
+A report is due when a transaction has ended. It names the transactions that ended, and those that are open at the
+offset up to which it goes. Each report is a request to the coordinator, so a replay contains it. A report begins where
+the shard has settled all, as the figures of the shard's latest batch show it. A shard has one report at a time: the
+next one follows when a batch has handled it. A report that was lost, refused or handled in part is so sent again, and
+one that comes twice changes nothing. Records that no later report can need are deleted at the brokers.
 
-Each report is a request to the coordinator, so a replay contains it. A report begins where the shard has settled all,
-as the figures of the shard's latest batch show it. A shard has one report at a time: the next one follows when a batch
-has handled it. A report that was lost, refused or handled in part is so sent again, and one that comes twice changes
-nothing. Records that the shard has settled are deleted at the brokers.
-
-An open transaction holds back all that are later in its partition, until it ends or its timeout passes. Until then,
-fetches of stable offsets wait.
-
-Source: KIP-98 (last stable offset).
+Source: KIP-98 (control records).
 """
 
 import logging
 import threading
+import time
 import uuid
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
 
 from coordinator.guard import COORDINATOR
-from coordinator.limits import SETTLED_COMMITS_MAX
-from coordinator.requests import SettleTransactions
+from coordinator.limits import ENDED_TRANSACTIONS_MAX, OPEN_TRANSACTIONS_MAX
+from coordinator.requests import EndedTransaction, OpenTransaction, SettleTransactions
 from streaming.config.settings import Settings
+from streaming.errors import UserError
 from streaming.kafka import topics
-from streaming.kafka.clients import ANSWER_WAIT_S, Options, admin, consumer, producer
+from streaming.kafka.clients import producer
+from streaming.kafka.deleting import delete_records
+from streaming.kafka.transaction_log import Batch, TransactionLog
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.query.progress import Tallies
 from streaming.query.threads import keep_at
@@ -45,32 +45,21 @@ from streaming.wire.signing import Signer
 log = logging.getLogger(__name__)
 
 CLIENT_ID = "coordinator-transactions"
-RECORDS_AT_ONCE = SETTLED_COMMITS_MAX
-UNREPORTED_MAX = 100 * SETTLED_COMMITS_MAX
-"""Committed records that may wait for their reports. Beyond it nothing is read; the other records stay in the topic."""
+UNREPORTED_MAX = 20 * ENDED_TRANSACTIONS_MAX
+"""Ended transactions that may wait for their reports. Beyond it nothing is read; other records stay in the topic."""
 
 IDLE_WAIT_S = 0.5
 REPORT_WAIT_S = 0.05
 """The wait for new records while a report is on its way."""
+
+LINGER_S = 0.01
+"""The wait for further ends before a report: those of clients that end their transactions together share one."""
 
 DELETE_EVERY_MS = 60_000
 SEND_WAIT_MS = 60_000
 """How long a report may wait for unavailable brokers; a signature may be older than this. Then a new report is made."""
 
 CLOSE_WAIT_S = 2.0
-
-END_WAIT_MS = 500
-"""After an aborted transaction, the reader learns that it has reached the end when the brokers have had nothing new for
-so long. A committed record comes at once."""
-
-_READING: Options = {
-    "isolation.level": "read_committed",
-    "enable.partition.eof": True,
-    "auto.offset.reset": "earliest",
-    "fetch.wait.max.ms": END_WAIT_MS,
-    "fetch.queue.backoff.ms": 0,
-    "queued.max.messages.kbytes": 16_384,
-}
 
 Settled = tuple[str, int]
 """The id of the transactions topic that a shard knows, and the place before which it has settled all."""
@@ -97,21 +86,22 @@ class Settling:
 
     def __init__(self, topic_id: str) -> None:
         self._topic_id = topic_id
-        self._committed: defaultdict[int, list[int]] = defaultdict(list)
-        self._read_to: dict[int, int] = {}
+        self._ended: defaultdict[int, list[EndedTransaction]] = defaultdict(list)
+        self._open: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        self._read_to: defaultdict[int, int] = defaultdict(int)
         self._on_their_way: dict[int, OnItsWay] = {}
         self._known: dict[int, str] = {}
         self.settled: dict[int, int] = {}
-        """By partition, the offset before which its shard has settled all."""
+        """By partition, the offset before which its shard has settled all transactions that have ended."""
 
-    def take(self, partition: int, offset: int) -> None:
-        """Add a committed record."""
-        self._committed[partition].append(offset)
-        self._read_to[partition] = offset + 1
-
-    def reach(self, partition: int, offset: int) -> None:
-        """Note that the reader has reached the end of a partition."""
-        self._read_to[partition] = max(offset, self._read_to.get(partition, 0))
+    def take(self, batch: Batch) -> None:
+        """Add the next batch of a partition. An end without records is that of records that were deleted."""
+        partition, producer_id = batch.partition, batch.producer_id
+        if batch.is_committed is None:
+            self._open[partition].setdefault(producer_id, batch.first)
+        elif (first := self._open[partition].pop(producer_id, None)) is not None:
+            self._ended[partition].append(EndedTransaction(producer_id, first, batch.first, batch.is_committed))
+        self._read_to[partition] = batch.offset + 1
 
     def note(self, handled: Mapping[int, int], settled: Mapping[int, Settled]) -> None:
         """Note what the batches have done so far.
@@ -123,20 +113,21 @@ class Settling:
         for shard, (topic_id, place) in settled.items():
             self._known[shard] = topic_id
             self.settled[shard] = place if topic_id == self._topic_id else 0
-            committed = self._committed[shard]
-            del committed[: bisect_left(committed, self.settled[shard])]
+            ended = self._ended[shard]
+            del ended[: bisect_left(ended, self.settled[shard], key=attrgetter("end"))]
         for shard, sent in list(self._on_their_way.items()):
             if sent.offset is not None and sent.offset < handled.get(shard, 0):
                 del self._on_their_way[shard]
 
     def reports(self) -> Iterator[tuple[int, SettleTransactions]]:
         """Yield the reports that are due, each with its shard. A shard that knows another topic gets one at once."""
-        for partition, read_to in self._read_to.items():
-            if partition in self._on_their_way or partition not in self._known:
+        for partition, known in self._known.items():
+            if partition in self._on_their_way:
                 continue
             begin = self.settled[partition]
-            if read_to > begin or self._known[partition] not in ("", self._topic_id):
-                report = self._report(begin, read_to, self._committed[partition])
+            before = self._end_of_report(partition, begin)
+            if before > begin or known not in ("", self._topic_id):
+                report = self._report(partition, begin, before)
                 self._on_their_way[partition] = OnItsWay(report.request_id)
                 yield partition, report
 
@@ -149,8 +140,23 @@ class Settling:
         else:
             self._on_their_way[shard] = OnItsWay(request_id, offset)
 
-    def _report(self, begin: int, read_to: int, committed: list[int]) -> SettleTransactions:
-        some = committed[:SETTLED_COMMITS_MAX]
+    def _end_of_report(self, partition: int, begin: int) -> int:
+        """Return the highest offset up to which a report stays within its bounds; `begin` if nothing has ended."""
+        ended, still = self._ended[partition], self._open[partition]
+        if not ended:
+            return begin
+        changes = [(each.end, -1) for each in ended]
+        changes += [(first, 1) for first in (*(each.first for each in ended), *still.values())]
+        end, ends, opened = begin, 0, 0
+        for place, change in (*sorted(changes), (self._read_to[partition], 0)):
+            if place >= begin and ends <= ENDED_TRANSACTIONS_MAX and opened <= OPEN_TRANSACTIONS_MAX:
+                end = place
+            ends, opened = ends + (change < 0), opened + change
+        return end
+
+    def _report(self, partition: int, begin: int, before: int) -> SettleTransactions:
+        ended, still = self._ended[partition], self._open[partition]
+        later = [(each.producer_id, each.first) for each in ended if each.end >= before]
         return SettleTransactions(
             request_id=f"settle-{uuid.uuid4().hex}",
             reply_to=CLIENT_ID,
@@ -158,9 +164,18 @@ class Settling:
             principal=COORDINATOR,
             topic_id=self._topic_id,
             settled_from=begin,
-            settled_before=read_to if len(some) == len(committed) else some[-1] + 1,
-            committed=tuple(some),
+            settled_before=before,
+            ended=tuple(each for each in ended if each.end < before),
+            open=tuple(OpenTransaction(*each) for each in (*later, *still.items()) if each[1] < before),
         )
+
+    def needed_from(self) -> dict[int, int]:
+        """Return, by partition, the lowest offset that this or a later driver may have to read."""
+        needed = {}
+        for partition, settled in self.settled.items():
+            firsts = (each.first for each in self._ended[partition])
+            needed[partition] = min(settled, self._read_to[partition], *firsts, *self._open[partition].values())
+        return needed
 
     @property
     def is_waiting(self) -> bool:
@@ -169,8 +184,16 @@ class Settling:
 
     @property
     def unreported(self) -> int:
-        """The number of committed records that no shard has settled."""
-        return sum(map(len, self._committed.values()))
+        """The number of ended transactions that no shard has settled."""
+        return sum(map(len, self._ended.values()))
+
+    def unsettled(self, ends: Mapping[int, int]) -> dict[int, int]:
+        """Return the ends of the partitions; 0 for one in which all is read, and every ended transaction is settled.
+
+        Args:
+            ends: The ends of the partitions at the brokers.
+        """
+        return {each: end if self._ended[each] or end > self._read_to[each] else 0 for each, end in ends.items()}
 
 
 class TransactionWatch:
@@ -210,43 +233,27 @@ class TransactionWatch:
         """Read the topic from its oldest record on, until the thread is to stop.
 
         Raises:
-            KafkaException: The topic cannot be read.
+            kafka.errors.KafkaError: The topic cannot be read, or was made anew.
             UserError: The topic is missing, or no broker answers.
         """
         topic_id = topics.topic_ids(self._settings)[self._settings.transactions_topic]
         settling, deleting = Settling(topic_id), Deleting(self._settings)
         sender = producer(self._settings, CLIENT_ID, {"linger.ms": 0, "message.timeout.ms": SEND_WAIT_MS})
-        reader = self._open()
+        topic, partitions = self._settings.transactions_topic, range(self._settings.request_partitions)
         try:
-            while not self._closing.is_set():
-                wait_s = REPORT_WAIT_S if settling.is_waiting else IDLE_WAIT_S
-                if settling.unreported < UNREPORTED_MAX:
-                    for message in reader.consume(RECORDS_AT_ONCE, wait_s):
-                        _take(settling, message)
-                else:
-                    self._closing.wait(wait_s)
-                self._report(settling, sender)
-                self.unsettled.note(self._ends(reader), settling.settled, monotonic_ms())
-                deleting.delete(settling.settled)
+            with TransactionLog(self._settings, topic, topic_id, partitions, CLIENT_ID) as transactions:
+                while not self._closing.is_set():
+                    wait_s = REPORT_WAIT_S if settling.is_waiting else IDLE_WAIT_S
+                    if settling.unreported < UNREPORTED_MAX:
+                        _read_ends(settling, transactions, wait_s)
+                    else:
+                        self._closing.wait(wait_s)
+                    self._report(settling, sender)
+                    ends = settling.unsettled(transactions.ends())
+                    self.unsettled.note(ends, settling.settled, monotonic_ms())
+                    deleting.delete(settling.needed_from())
         finally:
-            reader.close()
             sender.flush(CLOSE_WAIT_S)
-
-    def _open(self) -> Consumer:
-        reader = consumer(self._settings, CLIENT_ID, _READING)
-        topic = self._settings.transactions_topic
-        partitions = range(self._settings.request_partitions)
-        reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
-        return reader
-
-    def _ends(self, reader: Consumer) -> dict[int, int]:
-        """Return the ends of the partitions as the last responses had them, open transactions included."""
-        ends = {}
-        for place in reader.assignment():
-            marks = reader.get_watermark_offsets(place, cached=True)
-            if marks is not None and marks[1] >= 0:
-                ends[place.partition] = marks[1]
-        return ends
 
     def _report(self, settling: Settling, sender: Producer) -> None:
         """Send the reports that are due."""
@@ -259,6 +266,17 @@ class TransactionWatch:
             sender.produce(self._settings.requests_topic, value, partition=shard, on_delivery=told)
 
 
+def _read_ends(settling: Settling, transactions: TransactionLog, wait_s: float) -> None:
+    """Wait for batches, and for those that come soon after an end: one report has room for all of them."""
+    before = settling.unreported
+    for batch in transactions.read(wait_s):
+        settling.take(batch)
+    until_s = time.monotonic() + LINGER_S
+    while settling.unreported > before and (left_s := until_s - time.monotonic()) > 0:
+        for batch in transactions.read(left_s):
+            settling.take(batch)
+
+
 def _delivered(settling: Settling, shard: int, request_id: str, error: KafkaError | None, message: Message) -> None:
     if error is not None:
         log.warning("the brokers do not take a report of ended transactions; another one is made: %s", error)
@@ -269,8 +287,7 @@ class Deleting:
     """The deletion of settled records, once a minute at most."""
 
     def __init__(self, settings: Settings) -> None:
-        self._topic = settings.transactions_topic
-        self._admin = admin(settings, CLIENT_ID)
+        self._settings = settings
         self._deleted: dict[int, int] = {}
         self._next_ms = monotonic_ms() + DELETE_EVERY_MS
 
@@ -280,24 +297,13 @@ class Deleting:
         if not wanted or monotonic_ms() < self._next_ms:
             return
         self._next_ms = monotonic_ms() + DELETE_EVERY_MS
-        places = [TopicPartition(self._topic, partition, offset) for partition, offset in wanted.items()]
-        for place, deleted in self._admin.delete_records(places, request_timeout=ANSWER_WAIT_S).items():
-            try:
-                deleted.result(2 * ANSWER_WAIT_S)
-            except (KafkaException, TimeoutError) as error:
-                log.warning("settled records of transactions could not be deleted: %s", error)
-            else:
-                self._deleted[place.partition] = place.offset
-
-
-def _take(settling: Settling, message: Message) -> None:
-    error, partition, offset = message.error(), message.partition(), message.offset()
-    assert partition is not None, "all messages and their errors have a partition"
-    if error is None:
-        assert offset is not None, "a record has an offset"
-        settling.take(partition, offset)
-    elif error.code() == KafkaError._PARTITION_EOF:
-        assert offset is not None, "the end of a partition has an offset"
-        settling.reach(partition, offset)
-    elif not error.retriable():
-        raise KafkaException(error)
+        try:
+            failed = delete_records(self._settings, self._settings.transactions_topic, wanted)
+        except UserError as error:
+            failed = dict.fromkeys(wanted, str(error))
+        for partition, offset in wanted.items():
+            if partition not in failed:
+                self._deleted[partition] = offset
+        if failed:
+            partition, why = min(failed.items())
+            log.warning("settled records of transactions could not be deleted, as in partition %d: %s", partition, why)

@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from types import TracebackType
 
 from py4j.protocol import Py4JError
@@ -21,9 +22,10 @@ from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config.settings import Settings
-from streaming.query import checkpoint
 from streaming.query.building import answered
+from streaming.query.identity import Identity
 from streaming.query.lease import Lease
+from streaming.query.spark_config import is_local_master
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +47,7 @@ class WarmUp(AbstractContextManager["WarmUp"]):
     def __init__(self, spark: SparkSession, settings: Settings, newest: int) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="coordinator-warm-up-", ignore_cleanup_errors=True)
         self._query: StreamingQuery | None = None
-        if (spark.sparkContext.master or "").startswith("local"):  # other masters' executors may not see the folder
+        if is_local_master(spark.sparkContext.master or ""):  # other masters' executors may not see the folder
             try:
                 self._query = _start(spark, settings, newest, self._folder.name)
             except (PySparkException, Py4JError) as error:
@@ -103,7 +105,7 @@ def _start(spark: SparkSession, settings: Settings, newest: int, folder: str) ->
         .load()
         .withColumn("partition", (F.col("offset") % settings.request_partitions).cast("int"))
     )
-    identity = checkpoint.Identity(
+    identity = Identity(
         secret=secrets.token_hex(32),
         topic_ids={},
         request_partitions=settings.request_partitions,
@@ -117,7 +119,7 @@ def _start(spark: SparkSession, settings: Settings, newest: int, folder: str) ->
         .writeStream.queryName(QUERY_NAME)
         .format("kafka")
         .options(**settings.kafka_sink_options())
-        .option("checkpointLocation", folder)
+        .option("checkpointLocation", Path(folder).as_uri())
         .outputMode("append")
         .trigger(availableNow=True)
         .start()

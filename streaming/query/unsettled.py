@@ -1,4 +1,4 @@
-"""Figures of the transactions that no shard has settled: an open transaction holds back all later ones of its shard."""
+"""Figures of the ended transactions that no shard has settled."""
 
 import threading
 from collections.abc import Mapping

@@ -59,6 +59,10 @@ class Topics:
     def forget(self, who: object) -> None:
         """Ignore the call: no topic is watched."""
 
+    def id_of(self, topic: str) -> str | None:
+        """Return None: no topic is deleted and made anew here, so commits need no ids."""
+        return None
+
     def wait(self, names: Collection[str], wait_s: float) -> Snapshot:
         """Return the topics."""
         return self.snapshot

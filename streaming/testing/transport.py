@@ -40,8 +40,12 @@ class InMemoryTransport:
         self._correspondents: dict[str, Correspondent] = {}
         self._silent: set[str] = set()
 
-    def register(self, correspondent: Correspondent) -> str:
-        """Register a receiver of responses and deadlines. Return the prefix with which its request ids must begin."""
+    def register(self, correspondent: Correspondent, patience_ms: int = 0) -> str:
+        """Register a receiver of responses and deadlines. Return the prefix with which its request ids must begin.
+
+        Args:
+            patience_ms: Not used: all requests are accepted.
+        """
         name = next(self._names)
         self._correspondents[name] = correspondent
         self._answers.open_mailbox(name, lambda answer: self._receive(name, answer))

@@ -21,6 +21,7 @@ from coordinator.outputs import (
     MemberFenced,
     OffsetRecord,
     OffsetsDeleted,
+    OffsetsDropped,
     OffsetsExpired,
     RebalanceCompleted,
     SeatTaken,
@@ -37,7 +38,7 @@ SUSPECTS_MAX = 100
 WRONG_MAX = 100
 """The number of findings about one group that are kept. Further ones are not counted."""
 
-ABOUT_OFFSETS = (CommitRejected, OffsetsDeleted, OffsetsExpired)
+ABOUT_OFFSETS = (CommitRejected, OffsetsDeleted, OffsetsDropped, OffsetsExpired)
 """Events that change no member."""
 
 Wrong = tuple[Kind, str, str]

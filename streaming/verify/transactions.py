@@ -14,7 +14,15 @@ from msgspec import Struct, field
 
 from coordinator.errors import ErrorCode
 from coordinator.outputs import AnyAnswer, SettleTransactionsAnswer, TxnOffsetCommitAnswer
-from coordinator.requests import DeleteGroup, OffsetCommit, OffsetDelete, Request, SettleTransactions, TxnOffsetCommit
+from coordinator.requests import (
+    DeleteGroup,
+    EndedTransaction,
+    OffsetCommit,
+    OffsetDelete,
+    Request,
+    SettleTransactions,
+    TxnOffsetCommit,
+)
 
 Key = tuple[str, str, int]
 """A group, a topic and a partition."""
@@ -57,6 +65,7 @@ class Transactions(Struct):
 
     Args:
         pending: By place, the commits of transactions that have not ended.
+        producers: By place, the producer of these commits.
         aborted: The commits of aborted transactions.
         offsets: By partition, the offsets of all other commits.
         replaced: By partition, the number of the last commit outside transactions; `deleted` by group, of a deletion.
@@ -68,6 +77,7 @@ class Transactions(Struct):
     topic_id: str = ""
     number: int = 0
     pending: dict[int, list[Pending]] = field(default_factory=dict)
+    producers: dict[int, int] = field(default_factory=dict)
     aborted: list[Pending] = field(default_factory=list)
     offsets: dict[Key, set[int]] = field(default_factory=dict)
     replaced: dict[Key, int] = field(default_factory=dict)
@@ -99,6 +109,7 @@ class Transactions(Struct):
     def _open(self, request: TxnOffsetCommit, answer: AnyAnswer | None, at_ms: int, where: str) -> None:
         codes = [each.code for each in answer.partitions] if isinstance(answer, TxnOffsetCommitAnswer) else []
         commits = self.pending.setdefault(request.place, [])
+        self.producers[request.place] = request.producer_id
         for index, commit in enumerate(request.offsets):
             is_accepted = index < len(codes) and codes[index] == ErrorCode.NONE.number
             if is_accepted or not codes:
@@ -115,16 +126,22 @@ class Transactions(Struct):
         before = request.settled_before
         if isinstance(answer, SettleTransactionsAnswer):
             before = min(before, answer.settled_before)
-        committed = {place for place in request.committed if request.settled_from <= place < before}
-        self.is_whole = self.is_whole and committed <= self.pending.keys() | self.ended
-        self.ended |= committed
-        ended = sorted(place for place in self.pending if request.settled_from <= place < before)
-        self._abort([place for place in ended if place not in committed], is_certain=is_handled)
-        for place in ended:
-            for commit in self.pending.pop(place, ()):
+        ended, known = [each for each in request.ended if each.end < before], self.pending.keys() | self.ended
+        self.is_whole = self.is_whole and all(each.first in known for each in ended if each.is_committed)
+        for each in ended:
+            places = [place for place in sorted(self.pending) if self._is_of(each, place)]
+            if not each.is_committed:
+                self._abort(places, is_certain=is_handled)
+                continue
+            self.ended.update(places)
+            for commit in (commit for place in places for commit in self.pending.pop(place)):
                 self.offsets.setdefault(commit.key, set()).add(commit.offset)
                 if is_handled and commit.is_accepted:
                     self._store(Stored(commit, at_ms))
+
+    def _is_of(self, transaction: EndedTransaction, place: int) -> bool:
+        is_within = transaction.first <= place <= transaction.end
+        return is_within and self.producers[place] == transaction.producer_id
 
     def _abort(self, places: list[int], *, is_certain: bool) -> None:
         for place in places:

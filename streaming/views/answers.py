@@ -22,7 +22,7 @@ from streaming.views.fields import held, known, protocol_of, state_of
 from streaming.views.flapping import Begun, flapping, times_begun
 from streaming.views.fold import Views
 from streaming.views.group import GroupView, weight
-from streaming.views.lag import Ends, lag
+from streaming.views.lag import Ends, gone_unread, lag
 from streaming.views.owners import Span, owner_at, spans_of_owners, token_at
 from streaming.views.rebalances import Rebalance, latest, rebalances
 from streaming.views.rows import (
@@ -53,8 +53,8 @@ def summary(group: GroupView, ends: Ends, now_ms: int) -> GroupSummary:
     """Return one line about a group."""
     record, committed = group.record, group.committed()
     places = group.owned().keys() | committed.keys()
-    lags = [lag(ends.get(place), offset.offset) for place, offset in committed.items()]
-    told = [each for each in lags if each is not None]
+    lags = _known(lag(ends.get(place), offset.offset) for place, offset in committed.items())
+    gone = _known(gone_unread(ends.get(place), offset.offset) for place, offset in committed.items())
     started = _begun(group, now_ms - HOUR_MS)
     last = latest(group.events)
     return GroupSummary(
@@ -69,12 +69,17 @@ def summary(group: GroupView, ends: Ends, now_ms: int) -> GroupSummary:
         members=len(group.members),
         topics=len({topic for topic, _ in places}),
         partitions=len(places),
-        total_lag=sum(told) if told else None,
+        total_lag=sum(lags) if lags else None,
+        total_gone_unread=sum(gone) if gone else None,
         rebalances_1h=started,
         last_rebalance_ms=last.started_ms if last else None,
         last_cause=last.cause if last else None,
         kept_by=group.kept_by,
     )
+
+
+def _known(numbers: Iterable[int | None]) -> list[int]:
+    return [each for each in numbers if each is not None]
 
 
 def overview(views: Views, ends: Ends, now_ms: int) -> Overview:
@@ -123,14 +128,15 @@ def offsets(group: GroupView, ends: Ends) -> list[OffsetRow]:
     for topic, partition in sorted(owned.keys() | of_all.keys() | planned.keys()):
         committed, owner = of_all.get((topic, partition)), owned.get((topic, partition))
         next_owner = planned.get((topic, partition))
-        end = ends.get((topic, partition))
+        log, at = ends.get((topic, partition)), committed.offset if committed else None
         rows.append(
             OffsetRow(
                 topic=topic,
                 partition=partition,
                 committed_offset=committed.offset if committed else None,
-                end_offset=end,
-                lag=lag(end, committed.offset if committed else None),
+                end_offset=log.end if log else None,
+                lag=lag(log, at),
+                gone_unread=gone_unread(log, at),
                 leader_epoch=committed.leader_epoch if committed and committed.leader_epoch >= 0 else None,
                 metadata=committed.metadata if committed else None,
                 commit_timestamp_ms=committed.commit_timestamp_ms if committed else None,

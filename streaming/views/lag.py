@@ -1,22 +1,24 @@
-"""End offsets of the partitions of groups' topics, read from the brokers. The lag is the end minus the committed
-offset.
+"""Both ends of the logs of groups' partitions, read from the brokers, and what follows for a committed offset.
+
+Retention deletes the beginning of a log. An offset below it still counts the records that are gone, though nobody can
+read them. So two numbers are told apart:
+
+    lag            the records that the group has not committed, and can read
+    gone unread    the records below the log's start that the group has not committed: nobody can read them any more
 """
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import KafkaException
 
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable
-from streaming.kafka.clients import ANSWER_WAIT_S, admin
+from streaming.kafka.brokers import unreachable
+from streaming.kafka.offsets import EARLIEST, LATEST, OffsetAsker, Offsets, Why
 from streaming.views.fields import PartitionKey
 from streaming.views.group import GroupView
-
-AT_ONCE = 5_000
-"""The maximum number of partitions of one request."""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """The topic names that Kafka allows. Groups may commit any name, and librdkafka waits for its timeout for any other
@@ -26,7 +28,16 @@ name.
 PARTITIONS = range(2**31)
 """The partition numbers that Kafka allows. Groups may commit any number, and librdkafka rejects a negative one."""
 
-Ends = Mapping[PartitionKey, int]
+
+class Bounds(NamedTuple):
+    """The first offset of a partition's log, and the offset behind its last record."""
+
+    begin: int
+    end: int
+
+
+Ends = Mapping[PartitionKey, Bounds]
+"""Both ends of the log of each partition."""
 
 
 def places(groups: Iterable[GroupView]) -> set[PartitionKey]:
@@ -34,19 +45,36 @@ def places(groups: Iterable[GroupView]) -> set[PartitionKey]:
     return {place for group in groups for place in (*group.committed(), *group.owned())}
 
 
-def lag(end: int | None, committed: int | None) -> int | None:
-    """Return the number of records that a group has not committed, 0 or more; None if an offset is unknown."""
-    return None if end is None or committed is None or committed < 0 else max(0, end - committed)
+def lowest_committed(groups: Iterable[GroupView]) -> dict[PartitionKey, int | None]:
+    """Return the partitions that groups have committed or own, with the lowest committed offset; None without one."""
+    lowest: dict[PartitionKey, int | None] = {}
+    for group in groups:
+        for place in group.owned():
+            lowest.setdefault(place, None)
+        for place, committed in group.committed().items():
+            known = lowest.get(place)
+            lowest[place] = committed.offset if known is None else min(known, committed.offset)
+    return lowest
+
+
+def lag(log: Bounds | None, committed: int | None) -> int | None:
+    """Return the number of records in a log that a group has not committed, 0 or more; None if an offset is unknown."""
+    return None if log is None or committed is None or committed < 0 else max(0, log.end - max(log.begin, committed))
+
+
+def gone_unread(log: Bounds | None, committed: int | None) -> int | None:
+    """Return the number of records below a log's start that a group has not committed; None if an offset is unknown."""
+    return None if log is None or committed is None or committed < 0 else max(0, min(log.begin, log.end) - committed)
 
 
 class EndOffsets:
     """A reader of offsets from the brokers."""
 
     def __init__(self, settings: Settings) -> None:
-        self._servers = settings.bootstrap_servers
-        self._admin = admin(settings, "coordinator-lag")
+        self._settings = settings
+        self._asker = OffsetAsker(settings, "coordinator-lag")
 
-    def of(self, wanted: Iterable[PartitionKey], when: Any = None) -> dict[PartitionKey, int]:
+    def of(self, wanted: Iterable[PartitionKey], at_ms: int = LATEST) -> dict[PartitionKey, int]:
         """Return the end offset of each partition, or its offset at another time. Partitions that do not exist are
         omitted.
 
@@ -54,26 +82,37 @@ class EndOffsets:
         such offset existed, so an error is raised instead.
 
         Args:
-            when: Another `OffsetSpec` than the latest.
+            at_ms: Unix milliseconds, or `offsets.EARLIEST`.
 
         Raises:
             BrokerUnreachable: no broker answers; or, for another time, the leader of one partition does not answer.
         """
-        passing = _NOT_THERE if when else None
-        when = when or OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = [TopicPartition(*place) for place in sorted(wanted) if _is_possible(place)]
-        ends: dict[PartitionKey, int] = {}
-        for begin in range(0, len(asked), AT_ONCE):
-            of_these = dict.fromkeys(asked[begin : begin + AT_ONCE], when)
-            try:
-                answers = self._admin.list_offsets(of_these, request_timeout=ANSWER_WAIT_S)
-                told = {place: self._offset(answer, passing) for place, answer in answers.items()}
-                if told and all(end is None for end in told.values()):
-                    self._admin.list_topics(timeout=ANSWER_WAIT_S)  # unavailable brokers look like absent topics
-                ends |= {(place.topic, place.partition): end for place, end in told.items() if end is not None}
-            except (KafkaException, TimeoutError) as error:
-                raise BrokerUnreachable.at(self._servers, error) from error
-        return ends
+        found = self._ask(wanted, at_ms)
+        unknown = sorted(place for place, why in found.unknown.items() if why not in (Why.ABSENT, Why.DENIED))
+        if at_ms != LATEST and unknown:
+            raise BrokerUnreachable("The leader of {}-{} does not answer: try again.".format(*unknown[0]))
+        return dict(found.known)
+
+    def _ask(self, wanted: Iterable[PartitionKey], at_ms: int) -> Offsets:
+        try:
+            return self._asker.ask(filter(_is_possible, wanted), at_ms)
+        except KafkaException as error:
+            raise unreachable(self._settings, error.args[0].str()) from error
+
+    def bounds(self, wanted: Mapping[PartitionKey, int | None]) -> dict[PartitionKey, Bounds]:
+        """Return both ends of the log of each partition. Partitions without a known end are omitted.
+
+        Args:
+            wanted: The lowest committed offset of each partition; None without one. The beginning of a log is 0 in the
+                result if no committed offset is before its end, because it makes no difference then.
+
+        Raises:
+            BrokerUnreachable: no broker answers.
+        """
+        ends = self.of(wanted)
+        behind = [place for place, end in ends.items() if (at := wanted[place]) is not None and 0 <= at < end]
+        begins = self._ask(behind, EARLIEST).known
+        return {place: Bounds(begins.get(place, 0), end) for place, end in ends.items()}
 
     def partitions(self, topics: Collection[str]) -> dict[str, list[int]]:
         """Return the partitions of each topic. Topics that do not exist are omitted.
@@ -82,33 +121,12 @@ class EndOffsets:
             BrokerUnreachable: no broker answers.
         """
         try:
-            known = self._admin.list_topics(timeout=ANSWER_WAIT_S).topics  # a request for one topic would create it
+            known = self._asker.metadata().topics
         except KafkaException as error:
-            raise BrokerUnreachable.at(self._servers, error) from error
+            raise unreachable(self._settings, error.args[0].str()) from error
         return {topic: sorted(known[topic].partitions) for topic in topics if topic in known and not known[topic].error}
-
-    @staticmethod
-    def _offset(answer: Any, passing: Collection[int] | None) -> int | None:
-        """Return one partition's offset; None for an error, if the error is in `passing` or `passing` is None."""
-        try:
-            return int(answer.result(2 * ANSWER_WAIT_S).offset)
-        except KafkaException as error:
-            if passing is None or error.args[0].code() in passing:
-                return None
-            raise
 
 
 def _is_possible(place: PartitionKey) -> bool:
     topic, partition = place
     return partition in PARTITIONS and _LEGAL.fullmatch(topic) is not None
-
-
-_NOT_THERE = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError._NOENT,  # no partition of the request exists
-    }
-)

@@ -26,7 +26,7 @@ from streaming.views.families import Family, Figure, Histogram, Sample, by_label
 from streaming.views.fields import AWAY, held, known, state_of
 from streaming.views.fold import Views
 from streaming.views.group import DURATIONS_MS, GroupView, Tallied
-from streaming.views.lag import Ends, lag
+from streaming.views.lag import Ends, gone_unread, lag
 
 TOPICS_OF_A_GROUP_MAX = 200
 """The limit for one group. Topics with owners come first, then topics that the brokers have, then all others."""
@@ -113,6 +113,11 @@ def _lag_max(group: GroupView, ends: Ends) -> Iterable[Sample]:
     return [((), max(behind))] if (behind := [each for *_, each in _lags(group, ends)]) else ()
 
 
+def _gone_unread(group: GroupView, ends: Ends) -> Iterable[Sample]:
+    found = [gone_unread(ends.get(place), offset.offset) for place, offset in group.committed().items()]
+    return [((), sum(told))] if (told := [each for each in found if each is not None]) else ()
+
+
 def _topic_lags(group: GroupView, ends: Ends) -> Iterable[Sample]:
     sums: dict[str, int] = {}
     for topic, _, behind in _lags(group, ends):
@@ -184,6 +189,7 @@ GAUGES: tuple[Family, ...] = (
     Family("groupcoord_group_lag", "Records that are not committed, of partitions with a commit and a known end.", (),
            _lag),
     Family("groupcoord_group_lag_max", "The largest lag of a partition.", (), _lag_max),
+    Family("groupcoord_group_gone_unread", "Records below the logs' starts that were not committed.", (), _gone_unread),
     Family("groupcoord_group_last_commit_timestamp_seconds", "The time of the group's last commit.", (),
            one_value(_last_commit_s)),
 )  # fmt: skip

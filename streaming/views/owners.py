@@ -170,8 +170,9 @@ class _Walk:
         for place, (before, after) in _net(event).items():
             if before is not None and place not in self._spans:
                 self._add_the_first(place, before, event.at_ms)
-            if after is not None and place in self._open and self._open[place].member_id == after:
-                continue  # it has the partition already, as the successor of another process
+            owner = self._open[place].member_id if place in self._open else before
+            if owner == after or (after is None and owner != before):
+                continue  # `after` has the partition already, as another process's successor; `before` has it no more
             self._close(place, event.at_ms, "given up" if after is None else "assigned elsewhere")
             if after is not None:
                 self._begin(place, after, event.at_ms, event.generation_id)

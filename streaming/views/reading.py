@@ -7,7 +7,8 @@ from typing import Self
 
 from coordinator.hashing import shard_of
 from streaming.config.settings import Settings
-from streaming.kafka.reader import Progress, Record, TopicPlace, TopicReader
+from streaming.kafka.offsets import Place
+from streaming.kafka.reader import Progress, Record, TopicReader
 from streaming.views.fold import PublishedRecord, Raw, TopicKind, Views
 from streaming.wire.records import AT_MS, VERSION
 from streaming.wire.standing import Order
@@ -110,7 +111,7 @@ class Reading:
         return sum(end - self._reader.begins[place] for place, end in self._reader.ends.items())
 
     @property
-    def ends(self) -> Mapping[TopicPlace, int]:
+    def ends(self) -> Mapping[Place, int]:
         """By topic and partition, the end of the records when reading began."""
         return self._reader.ends
 
@@ -138,7 +139,7 @@ class Reading:
 
     # -- one record ----------------------------------------------------------------------------------------------------
 
-    def _start(self, place: TopicPlace, low: int) -> int:
+    def _start(self, place: Place, low: int) -> int:
         """Return the offset to start from in a partition: the position of the views, or the first record that still
         exists.
         """

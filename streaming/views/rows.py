@@ -41,6 +41,7 @@ class GroupSummary(Struct, kw_only=True):
     topics: int
     partitions: int
     total_lag: int | None
+    total_gone_unread: int | None
     rebalances_1h: int
     last_rebalance_ms: int | None
     last_cause: str | None
@@ -93,6 +94,8 @@ class OffsetRow(Struct, kw_only=True):
     """A partition that has an owner or a committed offset, or that a plan has given to a member.
 
     Args:
+        lag: How many records of the log are not committed.
+        gone_unread: How many records below the log's start were not committed: retention has deleted them unread.
         next_member_id: The member to which the latest plan gives the partition, if it is not the owner; null without
             one, and in a classic group.
     """
@@ -102,6 +105,7 @@ class OffsetRow(Struct, kw_only=True):
     committed_offset: int | None
     end_offset: int | None
     lag: int | None
+    gone_unread: int | None
     leader_epoch: int | None
     metadata: str | None
     commit_timestamp_ms: int | None

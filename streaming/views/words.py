@@ -46,6 +46,7 @@ from coordinator.outputs import (
     ObservationBegan,
     OffsetRecord,
     OffsetsDeleted,
+    OffsetsDropped,
     OffsetsExpired,
     OffsetsForgotten,
     Oversized,
@@ -330,6 +331,10 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     CommitRejected: _commit_rejected,
     OffsetsExpired: lambda e: f"{counted(len(e.partitions), 'offset')} expired",
     OffsetsDeleted: lambda e: f"{counted(len(e.partitions), 'offset')} deleted on request",
+    OffsetsDropped: lambda e: (
+        f"{counted(len(e.partitions), 'offset')} of {escape(e.partitions[0][0])} dropped:"
+        f" the topic was {'deleted' if e.current_id is None else 'made anew'}"
+    ),
     GroupEmptied: lambda e: "the last member has left",
     GroupDeleted: lambda e: f"group deleted: {escape(e.why)}",
     Rejected: lambda e: f"request {e.partition}@{e.offset} is not a request: {escape(e.why)}",

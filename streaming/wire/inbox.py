@@ -48,25 +48,34 @@ class Inbox:
     """The callbacks for the messages that come to the mailboxes of one process."""
 
     def __init__(self) -> None:
-        self._expected: dict[tuple[str, str], OnAnswer] = {}
+        self._expected: dict[tuple[str, str], tuple[OnAnswer, object]] = {}
         self._mailboxes: dict[str, OnMessage] = {}
         self._joined_through: dict[str, str] = {}  # by member id, a name in `_mailboxes`: a notice has no request id
         self._is_closed = False
 
     # -- expected responses --------------------------------------------------------------------------------------------
 
-    def expect(self, mailbox: str, request_id: str, on_answer: OnAnswer) -> None:
-        """Register a callback for the response to one request. It is called once."""
-        self._expected[mailbox, request_id] = on_answer
+    def expect(self, mailbox: str, request_id: str, on_answer: OnAnswer, home: object = None) -> None:
+        """Register a callback for the response to one request. It is called once.
+
+        Args:
+            home: Where the request was sent; `expected` returns it.
+        """
+        self._expected[mailbox, request_id] = on_answer, home
 
     def withdraw(self, mailbox: str, request_id: str) -> OnAnswer | None:
         """Remove the callback of a request and return it; None if the response has come or was forgotten."""
-        return self._expected.pop((mailbox, request_id), None)
+        expected = self._expected.pop((mailbox, request_id), None)
+        return None if expected is None else expected[0]
 
     def forget(self, mailbox: str, request_ids: Iterable[str]) -> None:
         """Remove the callbacks of these requests. Later responses to them call no callback."""
         for request_id in request_ids:
             self.withdraw(mailbox, request_id)
+
+    def expected(self) -> list[tuple[tuple[str, str], Any]]:
+        """Return the mailbox and the id of each request whose response is expected, with its home."""
+        return [(asked, home) for asked, (_, home) in list(self._expected.items())]
 
     @property
     def waiting(self) -> int:

@@ -131,6 +131,9 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         deferred: Requests that the shard has left to the next batch.
         due_in_ms: The time from the batch to the shard's next deadline; None without a deadline.
         settled: The id of the transactions topic, and the place in it before which all transactions are settled.
+        last: The offset and the time of the last record that the shard has read; None if they are unknown.
+        stop: Of the last permitted request to stop the coordinator, the end of the log that it names, its offset, and
+            its principal; None without one.
     """
 
     shard: int
@@ -143,6 +146,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     deferred: int
     due_in_ms: int | None
     settled: tuple[str, int] = ("", 0)
+    last: tuple[int, int] | None = None
+    stop: tuple[int, int, str] | None = None
 
     def to_json(self) -> str:
         return _encode(self).decode()

@@ -1,4 +1,6 @@
-"""All benchmarks, one after the other, except those that take long: `steady`, `scaling` and `executors`."""
+"""All benchmarks, one after the other, except those that run alone only: `steady`, `scaling`, `executors`,
+`new_executor`, `brokers` and `hosts`.
+"""
 
 from tests.benchmarks import (
     assignors,
@@ -30,6 +32,7 @@ from tests.benchmarks import (
     sizing,
     takeover,
     together,
+    transactions,
     views,
 )
 
@@ -47,6 +50,7 @@ if __name__ == "__main__":
         idle.measure,
         at_rest.measure,
         commits.measure,
+        transactions.measure,
         silent.measure,
         big_group.measure,
         batches.measure,

@@ -185,8 +185,9 @@ def _measured(broker: int, settings: Settings, folder: Path, everybody: Sequence
     begins = _reply_ends(settings)
     _append(settings, everybody, warm_up + MEASURED)
     say(f"Working through them with {executors} executors.")
+    limited = {"COORDINATOR_MAX_REQUESTS_PER_BATCH": str(len(everybody))}
     with (
-        patch.dict(os.environ, _environment(folder, executors, len(everybody))),
+        patch.dict(os.environ, spark_environment(folder, executors, TASKS) | limited),
         bench.coordinator(settings, folder) as coordinator,
     ):
         _bind(coordinator.pid, executors)
@@ -207,7 +208,7 @@ def _measured(broker: int, settings: Settings, folder: Path, everybody: Sequence
     return run
 
 
-def _environment(folder: Path, executors: int, requests: int) -> Mapping[str, str]:
+def spark_environment(folder: Path, executors: int, tasks: int) -> dict[str, str]:
     """Return the variables of a coordinator that writes Spark's event log, and write the file that they name."""
     (events := folder / "events").mkdir()
     logged = {"enabled": "true", "compress": "false", "rolling.enabled": "false", "dir": events.as_uri()}
@@ -217,8 +218,7 @@ def _environment(folder: Path, executors: int, requests: int) -> Mapping[str, st
     return {
         "SPARK_CONF_DIR": str(conf),
         "COORDINATOR_MASTER": f"local-cluster[{executors},1,1024]",
-        "COORDINATOR_SHUFFLE_PARTITIONS": str(TASKS),
-        "COORDINATOR_MAX_REQUESTS_PER_BATCH": str(requests),
+        "COORDINATOR_SHUFFLE_PARTITIONS": str(tasks),
     }
 
 
@@ -227,7 +227,7 @@ def _bind(coordinator: int, executors: int) -> None:
 
     Later threads and workers inherit the core.
     """
-    found = [process for process in psutil.Process(coordinator).children(recursive=True) if _is_executor(process)]
+    found = executors_of(coordinator)
     if len(found) != executors:
         raise BenchFailed(f"Spark has started {len(found)} executors, not {executors}")
     for core, executor in zip(sorted(os.sched_getaffinity(0)), found, strict=False):
@@ -235,6 +235,11 @@ def _bind(coordinator: int, executors: int) -> None:
             for thread in process.threads():
                 with suppress(ProcessLookupError):
                     os.sched_setaffinity(thread.id, {core})
+
+
+def executors_of(coordinator: int) -> list[psutil.Process]:
+    """Return the executors that a coordinator has started."""
+    return [process for process in psutil.Process(coordinator).children(recursive=True) if _is_executor(process)]
 
 
 def _is_executor(process: psutil.Process) -> bool:

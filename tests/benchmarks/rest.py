@@ -116,9 +116,9 @@ def _stateless(settings: Settings, folder: Path) -> AbstractContextManager[Child
 _running = {"coordinator": bench.coordinator, "stateless": _stateless}
 
 
-def settled(client: Client) -> Member:
+def settled(client: Client, group_id: str = "orders-00000") -> Member:
     """Make a group of one member, and return the member when it has its assignment."""
-    member = Member("orders-00000", 0)
+    member = Member(group_id, 0)
     answer = decode_answer(client.ask(member.join_group)[0].value() or b"")
     assert isinstance(answer, JoinGroupAnswer), f"the response to a join is {answer}"
     member.take(answer)

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from tests import tally
-from tests.chaos.runs import chaos, kills, moves, restarts, takeovers
+from tests.chaos.runs import brokers, chaos, kills, moves, restarts, takeovers
 
 MINUTES = 20.0
 COUNTED = (
@@ -20,8 +20,10 @@ COUNTED = (
     "records lost",
     "findings",
     "coordinator ended by itself",
+    "members that did not come back",
+    "untrue sentences",
 )
-"""The figures that a tally adds up, beside the kills, take-overs or moves."""
+"""The figures that a tally adds up, beside the kills, take-overs, moves or faults of brokers."""
 
 
 def main() -> int:
@@ -32,7 +34,8 @@ def main() -> int:
     what.add_argument("--kills", type=int)
     what.add_argument("--takeovers", type=int)
     what.add_argument("--moves", type=int)
-    parser.add_argument("--tally", type=Path, help="add the kills, take-overs or moves to this file of docs/tallies")
+    what.add_argument("--brokers", type=int)
+    parser.add_argument("--tally", type=Path, help="add what was done to this file of docs/tallies")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
     options = parser.parse_args()
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")  # drivers live for seconds, as in the tests
@@ -52,13 +55,15 @@ def main() -> int:
             outcome = takeovers(folder, chance, options.takeovers, options.minutes * 60, report)
         elif options.moves is not None:
             outcome = moves(folder, chance, options.moves, options.minutes * 60, report)
+        elif options.brokers is not None:
+            outcome = brokers(folder, chance, options.brokers, options.minutes * 60, report)
         else:
             outcome = chaos(folder, chance, options.minutes * 60, report)
     result = {"seed": options.seed, "seconds": round(time.monotonic() - began_s), **outcome.figures}
     print(json.dumps(result, indent=2))
     if options.tally:
         counts = {name: result.pop(name) for name in COUNTED if name in result}
-        kind = next(kind for kind in ("takeovers", "moves", "kills") if kind in result)
+        kind = next(kind for kind in ("takeovers", "moves", "kills", "brokers") if kind in result)
         tally.add(options.tally, result, {kind: result.pop(kind), "outcome": counts})
     for wrong in outcome.wrong:
         print(wrong)

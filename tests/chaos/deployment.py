@@ -10,13 +10,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import psutil
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer
 
 from coordinator.consumer_protocol import read_assignment
 from coordinator.outputs import OffsetRecord, SeatTaken
@@ -24,10 +23,12 @@ from streaming.client.transport import Transport
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import NoAnswer
+from streaming.kafka.offsets import OffsetAsker
 from streaming.verify import Report, verify
 from streaming.wire.records import decode_event, decode_group_record
 from tests.chaos.gateways import GatewayProcess
 from tests.chaos.judge import Run
+from tests.cluster3.brokers import ThreeBrokers
 from tests.system.asking import Asker
 from tests.system.conftest import Service, start_service
 from tests.system.reading import Reader
@@ -49,7 +50,12 @@ class Producing(threading.Thread):
 
     def run(self) -> None:
         producer = KafkaProducer(
-            bootstrap_servers=self._servers, acks="all", enable_idempotence=True, linger_ms=20, request_timeout_ms=5_000
+            bootstrap_servers=self._servers,
+            acks="all",
+            enable_idempotence=False,  # kafka-python's idempotent producer stops for ever after a long outage
+            max_in_flight_requests_per_connection=1,
+            linger_ms=20,
+            request_timeout_ms=5_000,
         )
         number = 0
         while not self._stopping.wait(self._pause_s):
@@ -73,6 +79,7 @@ class Deployment:
     Args:
         session_timeout_ms: The session timeout of the members.
         gateways: The number of gateways. If it is not 0, every second member is kafka-python's consumer and uses them.
+        brokers: The brokers; None for a single one.
         master: Spark's master, or None for the setting's default.
         stand_by: Whether each driver stands by while another one serves.
     """
@@ -86,6 +93,7 @@ class Deployment:
         session_timeout_ms: int,
         per_second: int = 400,
         gateways: int = 0,
+        brokers: ThreeBrokers | None = None,
         master: str | None = None,
         stand_by: bool = False,
     ) -> None:
@@ -93,6 +101,7 @@ class Deployment:
         self._session_timeout_ms, self._per_second = session_timeout_ms, per_second
         self._settings: dict[str, object] = {"stand_by": stand_by} | ({} if master is None else {"master": master})
         self._drivers: list[Service] = []
+        self._brokers = brokers
         self.broker = Broker(folder / "broker")
         self.gateways = [GatewayProcess(folder, number) for number in range(gateways)]
         self.members: list[subprocess.Popen[bytes]] = []
@@ -100,20 +109,21 @@ class Deployment:
         self._started = 0
 
     def __enter__(self) -> Self:
-        self.broker.start()
+        if self._brokers is None:
+            self.broker.start()
         try:
-            with KafkaAdminClient(bootstrap_servers=self.broker.bootstrap_servers) as admin:
-                wanted = {"num_partitions": PARTITIONS, "replication_factor": 1}
+            with KafkaAdminClient(bootstrap_servers=self.bootstrap_servers) as admin:
+                wanted = {"num_partitions": PARTITIONS, "replication_factor": self._replicas}
                 admin.create_topics({TOPIC: wanted}, wait_for_metadata=True)
             self.start_coordinator()
             self.service.await_ready()
-            for gateway in self.gateways:
-                gateway.start(self.broker.bootstrap_servers, "chaos")
+            for number, gateway in enumerate(self.gateways):
+                gateway.start(self.bootstrap_servers if number else self._servers_of("GATEWAY"), "chaos")
             for gateway in self.gateways:
                 gateway.await_ready()
             for _ in range(self._members):
                 self.start_member()
-            self.producing = Producing(self.broker.bootstrap_servers, self._per_second)
+            self.producing = Producing(self.bootstrap_servers, self._per_second)
             self.producing.start()
         except BaseException:
             self.__exit__(None, None, None)
@@ -146,8 +156,9 @@ class Deployment:
         driver = start_service(
             self._folder,
             self._started,
-            bootstrap_servers=self.broker.bootstrap_servers,
+            bootstrap_servers=self._servers_of("QUERY"),
             topic_prefix="chaos",
+            replication_factor=self._replicas,
             group_initial_rebalance_delay_ms=300,
             group_min_session_timeout_ms=1_000,
             **self._settings,
@@ -175,8 +186,24 @@ class Deployment:
     def _connection_arguments(self, number: int) -> dict[str, object]:
         """Return the arguments with which a member reaches the coordinator: by its topics, or through gateways."""
         if self.gateways and number % 2:
-            return {"bootstrap_servers": [gateway.address for gateway in self.gateways]}
-        return {"bootstrap_servers": self.broker.bootstrap_servers, "topic_prefix": "chaos"}
+            return {"bootstrap_servers": self.gateway_addresses}
+        return {"bootstrap_servers": self.bootstrap_servers, "topic_prefix": "chaos"}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return (self._brokers or self.broker).bootstrap_servers
+
+    def _servers_of(self, client: str) -> str:
+        """Return the brokers' addresses for a client that may be cut off from single brokers."""
+        return self.bootstrap_servers if self._brokers is None else self._brokers.through_proxies(client)
+
+    @property
+    def _replicas(self) -> int:
+        return 1 if self._brokers is None else 3
+
+    @property
+    def gateway_addresses(self) -> list[str]:
+        return [gateway.address for gateway in self.gateways]
 
     @property
     def is_up(self) -> bool:
@@ -212,6 +239,11 @@ class Deployment:
     @property
     def histories(self) -> list[Path]:
         return sorted(self._folder.glob("*.history"))
+
+    @property
+    def logs(self) -> list[Path]:
+        """The logs of all drivers, gateways and members."""
+        return sorted(file for file in self._folder.iterdir() if file.name.startswith("log-") or file.suffix == ".log")
 
     def acknowledged(self) -> int:
         """Count the acknowledged commits of all members."""
@@ -265,9 +297,9 @@ class Deployment:
                 yield read
 
     def ends(self) -> dict[int, int]:
-        with closing(KafkaConsumer(bootstrap_servers=self.broker.bootstrap_servers)) as consumer:
-            places = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-            return {place.partition: end for place, end in consumer.end_offsets(places).items()}
+        asker = OffsetAsker(self.settings, "chaos")
+        wait_until(lambda: not asker.ask_all(TOPIC).unknown)
+        return {partition: end for (_, partition), end in asker.ask_all(TOPIC).known.items()}
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -33,9 +33,9 @@ class GatewayProcess:
     def log(self) -> str:
         return (self._folder / f"gateway-{self._number}.log").read_text(errors="replace")
 
-    def start(self, bootstrap_servers: str, topic_prefix: str) -> None:
+    def start(self, bootstrap_servers: str, topic_prefix: str, **variables: str) -> None:
         self._settings = {
-            "COORDINATOR_BOOTSTRAP_SERVERS": bootstrap_servers, "COORDINATOR_TOPIC_PREFIX": topic_prefix
+            "COORDINATOR_BOOTSTRAP_SERVERS": bootstrap_servers, "COORDINATOR_TOPIC_PREFIX": topic_prefix, **variables
         }  # fmt: skip
         self.start_again()
 

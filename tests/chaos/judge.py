@@ -134,8 +134,9 @@ class Run:
             known = [o for who, number, o in acknowledged[stint.partition] if self._is_before(who, number, stint)]
             if stint.start < max(known, default=0):
                 yield f"{stint.partition}: {stint} began before {max(known)}, which had been acknowledged"
-            of_all = by_partition[stint.partition]
-            earlier = [c for c in of_all if self._is_before(c.member_id, c.generation_id, stint)]
+            # a record without a member only binds an offset to the id of its topic
+            of_members = [c for c in by_partition[stint.partition] if c.member_id]
+            earlier = [c for c in of_members if self._is_before(c.member_id, c.generation_id, stint)]
             if stint.start != (earlier[-1].offset if earlier else 0):
                 yield f"{stint.partition}: {stint} did not begin at the offset of {earlier[-1:]}"
 

@@ -84,7 +84,7 @@ class TwoCoordinators(Deployment):
 
     def _of(self, prefix: str) -> Settings:
         return Settings(
-            bootstrap_servers=self.broker.bootstrap_servers,
+            bootstrap_servers=self.bootstrap_servers,
             topic_prefix=prefix,
             replication_factor=1,
             request_partitions=SHARDS[prefix],

@@ -1,4 +1,4 @@
-"""The five kinds of runs. Each runs to its end and is judged."""
+"""The six kinds of runs. Each runs to its end and is judged."""
 
 import random
 import time
@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.brokers import BrokerFaults
 from tests.chaos.deployment import STRATEGIES, Deployment
 from tests.chaos.faults import PAUSE_SESSIONS, Chaos
 from tests.chaos.killing import MEMBERS, Killer
 from tests.chaos.moves import Moving, TwoCoordinators
 from tests.chaos.takeovers import Takeovers
 from tests.cluster.standalone import Cluster
+from tests.cluster3.brokers import ThreeBrokers
 
 Report = Callable[[str], None]
 
@@ -101,6 +103,38 @@ def takeovers(folder: Path, chance: random.Random, times: int, seconds: float, r
         }
         taking_over.stop_others()
         return _end_without_rebalance(deployment, before, figures, report)
+
+
+def brokers(folder: Path, chance: random.Random, times: int, seconds: float, report: Report) -> Outcome:
+    """Kill, freeze, restart and cut off brokers while members keep running. Every member must be served after each."""
+    (folder / "brokers").mkdir()
+    with (
+        ThreeBrokers(folder / "brokers") as three,
+        Deployment(
+            folder,
+            members=MEMBERS,
+            strategy=chance.choice(STRATEGIES),
+            session_timeout_ms=LONG_MS,
+            gateways=2,
+            brokers=three,
+        ) as deployment,
+    ):
+        deployment.await_settled()
+        began_s = time.monotonic()
+        faults = BrokerFaults(deployment, three, chance, report)
+        faults.run(times, began_s + seconds)
+        faults.find_untrue()
+        figures = {
+            "brokers": dict(faults.done),
+            "coordinator ended by itself": faults.ended_by_itself,
+            "members that did not come back": faults.not_back,
+            "untrue sentences": len(faults.untrue),
+            "longest until all are served, s": faults.longest_s,
+            "load": f"{MEMBERS} members",
+        }
+        outcome = _end(deployment, figures, report)
+        outcome.wrong += faults.untrue
+        return outcome
 
 
 def moves(folder: Path, chance: random.Random, times: int, seconds: float, report: Report) -> Outcome:

@@ -96,13 +96,15 @@ class Beating(threading.Thread):
     def await_answers(self, within_s: float) -> float:
         """Wait for the responses to all earlier requests; return the seconds until then."""
         now_s = time.monotonic()
-
-        def is_answered() -> bool:
-            assert self.is_alive(), "the thread of the members has ended"
-            return all(request.at_s > now_s for request in list(self._outstanding.values()))
-
-        wait_until(is_answered, within_s, lambda: f"{len(self._outstanding)} requests are not answered")
+        wait_until(
+            lambda: self.is_answered(now_s), within_s, lambda: f"{len(self._outstanding)} requests are not answered"
+        )
         return time.monotonic() - now_s
+
+    def is_answered(self, until_s: float) -> bool:
+        """Return whether all requests that were sent until a time of the monotonic clock are answered."""
+        assert self.is_alive(), "the thread of the members has ended"
+        return all(request.at_s > until_s for request in list(self._outstanding.values()))
 
 
 def _commit(member: Member, offset: int, request_id: str) -> Request:

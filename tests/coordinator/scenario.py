@@ -43,6 +43,8 @@ from coordinator.requests import (
     OffsetDelete,
     OffsetFetch,
     OffsetToCommit,
+    OffsetTopic,
+    OffsetTopics,
     Protocol,
     RebalanceGroup,
     Received,
@@ -240,6 +242,10 @@ class Scenario:
         """Request that records are written again."""
         offsets = tuple(TopicPartition(topic, p) for topic, partitions in topics.items() for p in partitions)
         return self.ask(name, RepublishGroup, group=group, offsets=offsets, **fields)
+
+    def topics(self, *topics: OffsetTopic, name: str = "coordinator", **fields: Any) -> Self:
+        """Report what has become of the topics of offsets."""
+        return self.ask(name, OffsetTopics, topics=topics, **fields)
 
     def expel(self, who: str, name: str = "admin", **fields: Any) -> Self:
         """Expel the member with that name or member id."""

@@ -281,7 +281,7 @@ class Teller:
             return f"{e.why}, seat of {self.s.name(e.member_id) or 'nobody'} adopted"
         return f"{e.why}, rebalanced"
 
-    def _offsets(self, e: out.OffsetsExpired | out.OffsetsDeleted) -> str:
+    def _offsets(self, e: out.OffsetsExpired | out.OffsetsDeleted | out.OffsetsDropped) -> str:
         return " ".join(place(topic, partition) for topic, partition in e.partitions)
 
 
@@ -302,6 +302,7 @@ VERBS = {
     out.DeleteGroupAnswer: "delete",
     out.RebalanceGroupAnswer: "rebalance",
     out.RepublishGroupAnswer: "republish",
+    out.OffsetTopicsAnswer: "topics",
     out.ExpelMemberAnswer: "expel",
     out.ErrorAnswer: "garbage",
     out.SetPoliciesAnswer: "policies",
@@ -320,6 +321,7 @@ REPLIES: dict[type, Callable[[Teller, Any], str]] = {
     out.DeleteGroupAnswer: _nothing,
     out.RebalanceGroupAnswer: Teller._rebalancing,
     out.RepublishGroupAnswer: lambda teller, answer: f"{answer.records} records",
+    out.OffsetTopicsAnswer: lambda teller, answer: f"{answer.dropped} dropped, {answer.bound} bound",
     out.ExpelMemberAnswer: Teller._expelled,
     out.ErrorAnswer: _nothing,
     out.SetPoliciesAnswer: _nothing,
@@ -336,6 +338,7 @@ EVENTS: dict[type, Callable[[Teller, Any], str]] = {
     out.CommitRejected: Teller._refused,
     out.OffsetsExpired: Teller._offsets,
     out.OffsetsDeleted: Teller._offsets,
+    out.OffsetsDropped: Teller._offsets,
     out.GroupEmptied: _nothing,
     out.RebalanceHeld: Teller._held,
     out.SeatVacated: Teller._vacated,

@@ -14,6 +14,7 @@ from coordinator.errors import ErrorCode
 from coordinator.heartbeats import Heartbeats
 from coordinator.kind import Subject
 from coordinator.kinds import KINDS
+from coordinator.requests import OffsetTopic
 from tests.coordinator.scenario import Scenario
 
 # -- the phases, each with c1 as leader and c2 as follower, and a pending id: p's --------------------------------------
@@ -131,6 +132,7 @@ REQUESTS: dict[str, Ask] = {
     "delete group":                   lambda s: s.delete(),
     "rebalance":                      lambda s: s.rebalance(),
     "republish":                      lambda s: s.republish({"t": [0]}),
+    "a report about topics":          lambda s: s.topics(OffsetTopic("t", None, None, 0)),
     "expel the leader":               lambda s: s.expel("c1"),
     "expel a follower":               lambda s: s.expel("c2"),
     "expel an unknown id":            lambda s: s.expel("made-up"),
@@ -184,6 +186,7 @@ offset delete, topic is not     69 -    0 E        0 P                 0 C      
 delete group                    69 -    0 -        68 P                68 C                 68 S
 rebalance                       69 -    0 E        0 P                 0 P                  0 P
 republish                       0 -     0 E        0 P                 0 C                  0 S
+a report about topics           0 -     0 E        0 P                 0 C                  0 S
 expel the leader                69 -    25 E       0 P                 0 P                  0 P
 expel a follower                69 -    25 E       0 P                 0 P                  0 P
 expel an unknown id             69 -    25 E       25 P                25 C                 25 S
@@ -429,12 +432,13 @@ def test_every_kind_of_request_occurs():
     asked = {type(cell.ask(cell.begin()).asked.popitem()[1][1]) for cell in CELLS if cell.phase == "Stable"}
     of_rules = {requests.SetAccess, requests.DescribeAccess, requests.CheckAccess}
     of_policies = {requests.SetPolicies, requests.DescribePolicies}
+    of_drivers = {requests.StopCoordinator}  # `test_stop` has its tests
     of_consumers = {ConsumerGroupHeartbeat, ConsumerGroupDescribe, GroupTopics}
     of_transactions = {requests.TxnOffsetCommit, requests.SettleTransactions}
     of_many = {Heartbeats}  # `test_heartbeats` has their tests
     moves = Subject.MOVES, Subject.SLOTS
     of_moves = {kind for kind, row in KINDS.items() if row.subject in moves}  # `moving` has their tables
-    of_others = of_rules | of_policies | of_consumers | of_transactions | of_moves | of_many
+    of_others = of_rules | of_policies | of_drivers | of_consumers | of_transactions | of_moves | of_many
     assert asked == {*get_args(requests.Request)} - of_others
 
 

@@ -9,6 +9,7 @@ from coordinator.config import Config
 from coordinator.requests import OffsetToCommit, Received, SettleTransactions, TxnOffsetCommit
 from tests.coordinator.consumer.test_mixed import Mixed, classic
 from tests.coordinator.invariants import Step, all_checkers
+from tests.coordinator.reports import report
 from tests.simulation.bugs import BUGS
 
 
@@ -63,9 +64,9 @@ def converts_with_an_open_transaction() -> None:
 def reports_of_two_topics() -> None:
     """The topic is made anew while a transaction is open: its end is lost, and nobody has committed it."""
     c = Watched()
-    c.sends(SettleTransactions, group_id="", topic_id="one", settled_before=0)
+    c.sends(SettleTransactions, **report(c.shard, 0, topic_id="one"))
     commits(c, 3)
-    c.sends(SettleTransactions, group_id="", topic_id="two", settled_before=4, committed=(3,))
+    c.sends(SettleTransactions, **report(c.shard, 4, [3], topic_id="two"))
 
 
 STEPS: dict[str, tuple[Callable[[], None], str]] = {

@@ -4,6 +4,8 @@ import pytest
 
 from coordinator import transactions
 from coordinator.outputs import Published
+from coordinator.requests import EndedTransaction, OpenTransaction, SettleTransactions
+from tests.coordinator.reports import report
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.test_transactions import T0, UNSTABLE, pend, settle, stable
 
@@ -34,6 +36,26 @@ def test_a_report_with_too_much_to_store_is_handled_in_part(monkeypatch: pytest.
     settle(s, 20, [14], settled_from=14)
     assert (s.said.committed, s.said.settled_before) == (1, 20)
     assert stable(s, ("t", 12), ("t", 14)) == [(12, 0), (14, 0)]
+
+
+def test_a_report_may_be_handled_up_to_the_middle_of_a_transaction(monkeypatch: pytest.MonkeyPatch):
+    """The rest of the transaction stays open: a commit of it may still come, and the next report names it again."""
+    monkeypatch.setattr(transactions, "SETTLED_BYTES_MAX", 1)
+    s = Scenario.stable("c1")
+    for place in (10, 12):
+        pend(s, "c1", place, {("t", place): place}, producer_id=1)
+    pend(s, "c1", 11, {("t", 11): 11}, producer_id=2)
+    ends = {"ended": (EndedTransaction(1, 10, 15, is_committed=True),), "open": (OpenTransaction(2, 11),)}
+    s.ask("driver", SettleTransactions, **{**report(s.shard, 20), **ends})
+    assert (s.said.committed, s.said.settled_before) == (1, 15)
+    assert stable(s, ("t", 10), ("t", 11), ("t", 12)) == [(10, 0), UNSTABLE, UNSTABLE]
+    for place, code in ((10, 47), (14, 0)):
+        pend(s, "c1", place, {("t", place): place}, producer_id=1)
+        assert s.said.partitions[0].code == code
+    for _ in range(2):
+        s.ask("driver", SettleTransactions, **{**report(s.shard, 20, settled_from=15), **ends})
+    assert (s.said.committed, s.said.settled_before) == (1, 20)
+    assert stable(s, ("t", 11), ("t", 12), ("t", 14)) == [UNSTABLE, (12, 0), (14, 0)]
 
 
 def test_a_report_counts_its_commits():

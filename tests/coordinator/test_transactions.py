@@ -15,6 +15,7 @@ from coordinator.requests import (
     SettleTransactions,
     TxnOffsetCommit,
 )
+from tests.coordinator.reports import report
 from tests.coordinator.scenario import Scenario
 
 DAY_MS = 24 * 3_600_000
@@ -32,17 +33,9 @@ def pend_from_outside(s: Scenario, place: int, offsets: Offsets, **fields: Any) 
     return pend(s, "tool", place, offsets, member_id="", generation_id=-1, **fields)
 
 
-def settle(
-    s: Scenario, before: int, committed: Iterable[int] = (), topic_id: str = "a topic", settled_from: int = 0
-) -> Scenario:
-    """Report the transactions that have ended."""
-    places = {
-        "topic_id": topic_id,
-        "settled_from": settled_from,
-        "settled_before": before,
-        "committed": tuple(committed),
-    }
-    return s.ask("driver", SettleTransactions, group_id="", **places)
+def settle(s: Scenario, before: int, committed: Iterable[int] = (), **more: Any) -> Scenario:
+    """Report how transactions have ended; `more` as for `report`."""
+    return s.ask("driver", SettleTransactions, **report(s.shard, before, committed, **more))
 
 
 def stable(s: Scenario, *places: tuple[str, int]) -> list[tuple[int, int]]:
@@ -154,12 +147,12 @@ def test_a_later_transaction_that_ends_first_counts():
     s = Scenario.stable("c1")
     pend(s, "c1", 10, {T0: 1}, producer_id=1)
     pend(s, "c1", 12, {T0: 2}, producer_id=2)
-    group = s.shard.group("g")
-    assert group is not None
-    commit = group.pending_commits.pop(12)
-    list(transactions._store(group, 12, commit))
-    assert group.pending_commits[10].offsets == {"t": {0: None}}
-    assert group.offsets["t"][0].offset == 2
+    settle(s, 15, [12], still=[10])
+    assert stable(s, T0) == [UNSTABLE]
+    s.fetch("reader", {"t": [0]})
+    assert s.said.partitions[0].offset == 2
+    settle(s, 20, [10])
+    assert stable(s, T0) == [(2, 0)]
 
 
 def test_pending_offsets_of_a_deleted_topic_are_dropped():

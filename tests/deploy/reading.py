@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from streaming.config.java_properties import read_properties
 from tests.system.waiting import HANG_S
 from tests.tools import needed
 
@@ -130,10 +131,18 @@ def started() -> Iterator[Started]:
         yield Started(f"kubernetes {name}", container["args"], image | container_environment(container))
     for kept in RENDERED:
         yield from chart_started(rendered(kept), f"helm {kept}")
+    yield Started("yarn", ["coordinator", "run"], yarn_environment())
     for unit in UNITS:
         text = unit.read_text()
         [line] = re.findall(r"^ExecStart=/opt/coordinator/bin/(.*)$", text, re.MULTILINE)
         yield Started(unit.name, line.split(), dict(re.findall(r"^Environment=(\w+)=(.*)$", text, re.MULTILINE)))
+
+
+def yarn_environment() -> dict[str, str]:
+    """Return the variables of the application master."""
+    properties = read_properties((DEPLOY / "yarn" / "coordinator.properties").read_text())
+    of_master = "spark.yarn.appMasterEnv."
+    return {key.removeprefix(of_master): value for key, value in properties.items() if key.startswith(of_master)}
 
 
 def chart(*values: str, file: Path | None = None) -> str:

@@ -24,9 +24,12 @@ ACCOUNTS = {
     "java.lang.IllegalStateException: nobody has seen this before": Exit.FAILED,
     "coordinator.errors.CorruptState: a bit is wrong": Exit.NEEDS_A_PERSON,
     "JsonParseException: Illegal unquoted character ((CTRL-CHAR, code 0))": Exit.NEEDS_A_PERSON,
+    "org.apache.hadoop.fs.ChecksumException: s3a://b/c/query/offsets/3 fails its checksum": Exit.NEEDS_A_PERSON,
     "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS]": Exit.NEEDS_A_PERSON,
     "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log": Exit.NEEDS_A_PERSON,
     "Partition r-0's offset was changed, some data may have been lost": Exit.NEEDS_A_PERSON,
+    "Partition r-0 offset was changed from 9 to 7. This could be either 1)": Exit.NEEDS_A_PERSON,
+    "streaming.query.continuity.LogReplaced: partition 0, offset 8: 5 in place of 4": Exit.NEEDS_A_PERSON,
     "org.apache.kafka.common.errors.SaslAuthenticationException: failed": Exit.NEEDS_A_PERSON,
     "org.apache.kafka.common.errors.TopicAuthorizationException: r": Exit.NEEDS_A_PERSON,
     "TOPIC_AUTHORIZATION_FAILED": Exit.NEEDS_A_PERSON,
@@ -91,6 +94,9 @@ def family(kind: type[UserError]) -> set[type[UserError]]:
     return {kind}.union(*map(family, kind.__subclasses__()))
 
 
+ALLOW_PLAINTEXT = {"COORDINATOR_GATEWAY_ALLOW_PLAINTEXT": "true"}
+
+
 @pytest.mark.parametrize(
     ("words", "environment", "code"),
     [
@@ -99,6 +105,8 @@ def family(kind: type[UserError]) -> set[type[UserError]]:
         (["run"], {"COORDINATOR_CONFIG": "no/such/file.toml"}, Exit.NEEDS_A_PERSON),
         (["run"], {"PATH": "", "JAVA_HOME": "/none"}, Exit.NEEDS_A_PERSON),
         (["gateway", "--host", "0.0.0.0"], {"COORDINATOR_BOOTSTRAP_SERVERS": "127.0.0.1:1"}, Exit.NEEDS_A_PERSON),
+        (["gateway", "--host", "0.0.0.0", "-b", "127.0.0.1:1"], ALLOW_PLAINTEXT, Exit.NEEDS_A_PERSON),
+        (["gateway", "--host", "::", "-b", "127.0.0.1:1"], ALLOW_PLAINTEXT, Exit.NEEDS_A_PERSON),
         (["topics", "-b", "127.0.0.1:1"], {}, Exit.FAILED),
         (["run", "--no-such-flag"], {}, Exit.USAGE),
         (["tables", "moves"], {}, Exit.DONE),

@@ -89,6 +89,8 @@ def test_a_command_without_its_extra_names_the_installation(command: str) -> Non
         "streaming.cli.sizing",
         "streaming.cli.trying",
         "streaming.administration.policies",
+        "streaming.cli.doctor",
+        "streaming.doctor",
         "streaming.kafka.topics",
         "streaming.trial.trying",
         "streaming.verify",

@@ -15,11 +15,12 @@ from streaming import health
 from streaming.config.settings import Settings
 from streaming.errors import PortTaken
 from streaming.health import Listener
-from streaming.kafka import pulse
+from streaming.kafka.offsets import Offsets, Why
 from streaming.kafka.pulse import Pulse
+from streaming.kafka.reach import SILENT_S
 from streaming.moments import monotonic_ms
 from streaming.query.coordinator import Coordinator
-from streaming.query.health import QUERY_SILENT_S, STALLED_S, QueryHealth
+from streaming.query.health import QUERY_SILENT_S, SLOW_S, STALLED_S, QueryHealth
 from streaming.query.progress import Tallies
 from streaming.wire.records import Tally
 from tests.system.waiting import HANG_S
@@ -27,6 +28,8 @@ from tests.system.waiting import HANG_S
 
 class Patient:
     """A subject whose state is set by a test."""
+
+    process = "patient"
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -94,6 +97,27 @@ def test_metrics_are_in_the_format_of_prometheus(port: int) -> None:
     status, text = get(port, "/metrics")
     assert status == 200
     assert "groupcoord_seen_total 3.0" in text.splitlines()
+
+
+@pytest.mark.parametrize(("wrong", "missing", "value"), [([], [], 1), ([], ["no broker"], 0), (["it hangs"], [], 0)])
+def test_a_metric_repeats_whether_the_process_is_ready(
+    patient: Patient, port: int, wrong: list[str], missing: list[str], value: int
+) -> None:
+    patient.wrong, patient.missing = wrong, missing
+    _, text = get(port, "/metrics")
+    assert f'groupcoord_ready{{process="patient"}} {value:.1f}' in text.splitlines()
+    assert get(port, "/readyz")[0] == (200 if value else 503)
+
+
+@pytest.mark.parametrize(
+    ("host", "name"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", socket.gethostname()), ("::1", "[::1]")]
+)
+def test_the_url_names_the_machine_and_the_port_that_was_free(patient: Patient, host: str, name: str) -> None:
+    """An application master runs on a node that YARN chooses."""
+    listener = Listener(host, 0, patient)
+    assert listener.url == f"http://{name}:{listener.server_port}"
+    assert listener.server_port > 0
+    listener.server_close()
 
 
 def test_a_taken_port_is_an_error_with_its_address(patient: Patient, port: int) -> None:
@@ -179,16 +203,26 @@ def progress(batch: int, read_to: int) -> dict[str, object]:
     }
 
 
+TOPIC = "coordinator.requests"
+
+
 class Brokers:
-    """Brokers that return the end offsets of the request topic, or that are unavailable."""
+    """Brokers that return the end offsets of the request topic, or that are unavailable. Broker N leads partition N."""
 
     def __init__(self) -> None:
         self.ends: dict[int, int] | None = None
+        self.silent: set[int] = set()
 
-    def __call__(self) -> dict[int, int]:
+    def __call__(self) -> Offsets:
         if self.ends is None:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
-        return self.ends
+        return Offsets(
+            known={(TOPIC, n): end for n, end in self.ends.items() if n not in self.silent},
+            unknown={(TOPIC, n): Why.SILENT for n in self.silent},
+            leaders={(TOPIC, n): n for n in self.ends},
+            silent=frozenset(self.silent),
+            answering=frozenset(self.ends) - self.silent,
+        )
 
 
 class Clock:
@@ -222,7 +256,11 @@ def test_the_query_reports_why_it_is_not_ready_and_why_it_is_unhealthy(monkeypat
 
     brokers.ends = {0: 14, 1: 1}
     watched.look()
-    clock.now_s += STALLED_S + 1
+    clock.now_s += SLOW_S + 1
+    watched.look()
+    assert [*subject.unhealthy_reasons()] == []
+    assert [*subject.not_ready_reasons()] == ["no batch has ended for 21 s though 5 requests wait"]
+    clock.now_s += STALLED_S - SLOW_S
     watched.look()
     assert [*subject.unhealthy_reasons()] == ["no batch has ended for 901 s though 5 requests wait"]
 
@@ -232,7 +270,7 @@ def test_the_query_reports_why_it_is_not_ready_and_why_it_is_unhealthy(monkeypat
     assert subject.figures()["requests_waiting"] == 3
 
     brokers.ends = None
-    clock.now_s += pulse.BROKERS_SILENT_S + 1
+    clock.now_s += SILENT_S + 1
     watched.look()
     assert [*subject.not_ready_reasons()] == ["no Kafka broker has answered for 21 s"]
     clock.now_s += 10 * STALLED_S
@@ -243,6 +281,53 @@ def test_the_query_reports_why_it_is_not_ready_and_why_it_is_unhealthy(monkeypat
         *subject.unhealthy_reasons(),
         *subject.not_ready_reasons(),
     ] == []  # the query has had no time for a batch yet
+
+
+def test_partition_whose_leader_is_silent_counts_what_waited_before_and_a_hung_query_shows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One silent leader hides neither the requests that waited, nor a query that ends no batch."""
+    clock = Clock(monkeypatch)
+    coordinator, brokers = Coordinator(Settings()), Brokers()
+    watched = Pulse(brokers, coordinator.tallies)
+    subject = QueryHealth(coordinator, watched)
+    coordinator.tallies.take(progress(0, read_to=10))
+    brokers.ends = {0: 15, 1: 3}
+    watched.look()
+    brokers.silent = {1}
+    for _ in range(3):
+        clock.now_s += STALLED_S / 2
+        watched.look()
+    assert watched.waiting == 8
+    assert [*subject.unhealthy_reasons()] == ["no batch has ended for 1350 s though 8 requests wait"]
+    assert [*subject.not_ready_reasons()] == [
+        f"partition 1 of {TOPIC} cannot be reached: its leader, broker 1, does not answer (0 does)"
+    ]
+
+
+def test_process_may_tolerate_partitions_that_it_cannot_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway is not ready without a third of the partitions."""
+    clock, brokers = Clock(monkeypatch), Brokers()
+    watched = Pulse(brokers, tolerated=1 / 3)
+    brokers.ends = dict.fromkeys(range(6), 0)
+    for silent, is_ready in (({1}, True), ({1, 2}, False), (set(), True)):
+        brokers.silent = silent
+        watched.look()
+        clock.now_s += SILENT_S + 1
+        watched.look()
+        assert (not watched.not_ready_reasons()) == is_ready, silent
+
+
+def test_partition_whose_leader_moves_is_not_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, brokers = Clock(monkeypatch), Brokers()
+    watched = Pulse(brokers)
+    brokers.ends = {0: 1, 1: 1}
+    for _ in range(10):
+        for silent in ({1}, set[int]()):
+            brokers.silent = silent
+            watched.look()
+            clock.now_s += SILENT_S - 1
+            assert not watched.not_ready_reasons()
 
 
 def test_a_query_that_does_not_report_whether_it_is_active_is_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:

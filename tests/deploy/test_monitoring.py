@@ -12,7 +12,9 @@ from prometheus_client import CollectorRegistry
 
 from coordinator.phases import Phase
 from streaming.config.settings import Settings
+from streaming.gateway.health import GatewayHealth
 from streaming.gateway.metrics import Metrics
+from streaming.health import Readiness, Subject
 from streaming.kafka.pulse import Pulse
 from streaming.observe.health import ObserverHealth
 from streaming.query.coordinator import Coordinator
@@ -40,13 +42,15 @@ def figures() -> dict[str, set[str]]:
     brokers.ends = {0: 30, 1: 0}
     coordinator.tallies.take(progress(0, 10))
     pulse.look()
+    query = QueryHealth(coordinator, pulse)
     groups = CollectorRegistry()
     groups.register(
         GroupFigures(lambda: contextlib.nullcontext((Views(is_live=True), {})), groups_max=1, of_partitions=True)
     )
     labels: dict[str, set[str]] = {}
     for registry in (
-        QueryHealth(coordinator, pulse).registry,
+        query.registry,
+        Readiness(query),
         Metrics().registry,
         groups,
         ObserverHealth(observing()[0]).registry,
@@ -151,10 +155,26 @@ def test_the_dashboard_has_every_metric_of_policies(name: str) -> None:
     assert any(re.search(rf"\b{name}(_total|_bucket)?\b", expression) for _, expression in expressions())
 
 
+@pytest.mark.parametrize("name", ["groupcoord_group_lag", "groupcoord_group_gone_unread"])
+def test_the_dashboard_has_a_panel_of_records_to_read_and_of_records_gone_unread(name: str) -> None:
+    panels = [panel for panel in BOARD["panels"] if panel["type"] == "timeseries"]
+    assert [name in str(panel["targets"]) for panel in panels].count(True) == 1
+
+
 @pytest.mark.parametrize("name", ["records_total", "unreadable_total", "behind_records", "held_back_seconds"])
 def test_the_dashboard_shows_how_far_the_observer_is(name: str) -> None:
     assert f"groupcoord_observe_{name}" in OF_THE_OBSERVER
     assert any(f"groupcoord_observe_{name}" in expression for _, expression in expressions())
+
+
+@pytest.mark.parametrize("subject", [QueryHealth, GatewayHealth])
+def test_an_alert_tells_of_a_process_that_is_not_ready(subject: type[Subject]) -> None:
+    rules = [rule for rule in RULES if "groupcoord_ready" in rule["expr"]]
+    assert [rule["for"] for rule in rules if f'{{process="{subject.process}"}} == 0' in rule["expr"]] == ["1m"]
+
+
+def test_the_dashboard_shows_which_processes_are_ready() -> None:
+    assert any(panel["type"] == "stat" and "groupcoord_ready" in str(panel["targets"]) for panel in BOARD["panels"])
 
 
 def test_an_alert_tells_of_fenced_heartbeats() -> None:

@@ -85,11 +85,13 @@ def ask(line: Line, names: Names, number: int, group_id: Callable[[str], str]) -
     known = names.members.get(names.newest_of(client) if "newest" in line.words else line.who)
     if line.verb == "join" and "instance" in line.options:
         names.instances[line.who] = line.options["instance"]
+    if "client" in line.options:
+        names.client_ids[client] = line.options["client"]
     names.processes[client] += "new" in line.words
     every = {
         "request_id": f"{line.verb} {number}",
         "reply_to": f"{client}, process {names.processes[client]}",
-        "client_id": client,
+        "client_id": names.client_ids.get(client, client),
         "client_host": HOST,
         "group_id": group_id(unfolded(line.options.get("group", "g"))),
     }

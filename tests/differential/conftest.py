@@ -40,7 +40,8 @@ def through_gateway(
     request: pytest.FixtureRequest, broker: Broker, kafkas: Transcripts, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Transcripts]:
     """Return the transcripts of a gateway's clients, after all conversations of the run have been started."""
-    asked = [item for item in request.session.items if "through_gateway" in getattr(item, "fixturenames", ())]
+    of_module = [item for item in request.session.items if getattr(item, "module", None) is request.module]
+    asked = [item for item in of_module if "through_gateway" in getattr(item, "fixturenames", ())]
     conversations = [item.callspec.params["conversation"] for item in asked]  # type: ignore[attr-defined]
     theirs = [kafkas.begin(each) for each in conversations]
     with slow_query(broker, tmp_path_factory.mktemp("slow")) as settings, Gateway(settings) as gateway:

@@ -49,9 +49,10 @@ A name is a client and its member: `c1#2` is the second id that client c1 was gi
 id itself, and `id=` sets another one. A member sends its instance id with each request; `instance=` sets another one,
 and `instance=none` leaves it out. A new member joins twice, first to get an id and then with that id, unless `once`. A
 client that has an id joins without it as `new`, the client's next process, or `again`, if it never received that id.
-`group=h` names another group than g, and `x*99` is a text of 99 letters. `topics=none` is no subscription at all, and
-`topics=broken` one that announces more topics than it has. A producer's requests have
-its name as the transactional id and the epoch that it was given last; `id=` and `epoch=` set other ones.
+`client=x` gives the client id of its requests from then on; without it, that is the client's name. `group=h` names
+another group than g, and `x*99` is a text of 99 letters. `topics=none` is no subscription at all, and `topics=broken`
+one that announces more topics than it has. A producer's requests have its name as the transactional id and the epoch
+that it was given last; `id=` and `epoch=` set other ones.
 """
 
 import re
@@ -208,7 +209,7 @@ MEMBERSHIP = {
     "generation",
     "reason",
 }
-OPTIONS = MEMBERSHIP | {"metadata", "epoch", "group", "states", "types", "v"}
+OPTIONS = MEMBERSHIP | {"metadata", "epoch", "client", "group", "states", "types", "v"}
 OPTIONS |= {"member", "own", "names", "regex", "assignor", "rack", "beats", "interval"}
 
 

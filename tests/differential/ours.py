@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace as replaced
 
+from coordinator.base_request import NO_TOPIC
 from coordinator.config import Config
 from coordinator.consumer_requests import ConsumerGroupDescribe, GroupTopics, TopicFact
 from coordinator.errors import ErrorCode
@@ -27,7 +28,7 @@ from coordinator.outputs import (
     SyncGroupAnswer,
 )
 from coordinator.phases import Phase
-from coordinator.requests import DescribeGroup, Received, Request
+from coordinator.requests import DescribeGroup, OffsetFetch, OffsetTopic, OffsetTopics, Received, Request
 from coordinator.shard import Shard
 from streaming.gateway.ids import id_text
 from tests.coordinator.waking import wake
@@ -66,8 +67,8 @@ class Ours:
 
     def ask(self, asked: ClientRequest) -> None:
         """Send a request with the facts about topics that a gateway has, and once more if it lacks some."""
-        request = asked.request
-        self._asked[request.request_id] = asked
+        self._asked[asked.request.request_id] = asked
+        request = self._with_ids(asked.request)
         outputs = self._step(request)
         if names := _asked_for(outputs):
             self._tell_facts(request.group_id, names)
@@ -85,12 +86,23 @@ class Ours:
         return [self._facts.get(name, TopicFact(name)) for name in names]
 
     def change_topic(self, name: str, partitions: int, group_id: str, *, anew: bool) -> None:
-        """Create, extend or delete a topic, and tell the group so, as a gateway does."""
+        """Create, extend or delete a topic, and tell the group so, as a gateway and the driver do."""
         before = self._facts.get(name, TopicFact(name))
         self._made += 1
         topic_id = _made_id(f"{name}{self._made}") if anew or before.topic_id is None else before.topic_id
         self._facts[name] = TopicFact(name, topic_id if partitions else None, partitions)
         self._tell_facts(group_id, [name])
+        if before.topic_id is not None and before.topic_id != self._facts[name].topic_id:
+            gone = OffsetTopic(name, before.topic_id, self._facts[name].topic_id, self._now_ms)
+            self._step(OffsetTopics(request_id="gone", reply_to="", group_id=group_id, topics=(gone,)))
+
+    def _with_ids(self, request: Request) -> Request:
+        """Return a fetch with the ids that its topics have now, as a gateway sends it."""
+        if not isinstance(request, OffsetFetch) or request.topics is None:
+            return request
+        ids = {fact.topic: fact.topic_id or NO_TOPIC for fact in self.facts(t.topic for t in request.topics)}
+        topics = tuple(replaced(t, topic_id=t.topic_id or ids[t.topic]) for t in request.topics)
+        return replaced(request, topics=topics)
 
     def _tell_facts(self, group_id: str, names: Iterable[str]) -> None:
         outputs = self._step(

@@ -68,8 +68,8 @@ Address = tuple[str, int]
 class Connection:
     """A connection of one client, with one request at a time."""
 
-    def __init__(self, address: Address, client_id: str) -> None:
-        self.client_id = client_id
+    def __init__(self, address: Address, who: str) -> None:
+        self.who = self._client_id = who
         self.asked: ClientRequest | None = None
         self._number = 0
         self._response: type = object
@@ -91,6 +91,7 @@ class Connection:
     def ask(self, asked: ClientRequest) -> None:
         """Send a request without a wait for the response."""
         self.asked = asked
+        self._client_id = asked.request.client_id or self.who
         self._send(wire.message(asked.request, asked.version), asked.version)
 
     def answer(self) -> tuple[ClientRequest, AnyAnswer]:
@@ -101,7 +102,7 @@ class Connection:
 
     def _send(self, message: wire.Message, version: int) -> None:
         self._number += 1
-        message.with_header(correlation_id=self._number, client_id=self.client_id)
+        message.with_header(correlation_id=self._number, client_id=self._client_id)
         self._socket.sendall(message.encode(version=version, header=True, framed=True))
         self._response = message.header.get_response_class()
 
@@ -114,7 +115,7 @@ class Connection:
         data = b""
         while len(data) < size:
             more = self._socket.recv(size - len(data))
-            assert more, f"the broker closed the connection of {self.client_id}; it could not read {self.asked}"
+            assert more, f"the broker closed the connection of {self.who}; it could not read {self.asked}"
             data += more
         return data
 
@@ -140,7 +141,7 @@ class Theirs:
 
     def ask(self, asked: ClientRequest) -> None:
         self._waits_ms = 0
-        idle = (c for c in self._connections if c.client_id == asked.who and c.asked is None)
+        idle = (c for c in self._connections if c.who == asked.who and c.asked is None)
         (next(idle, None) or self._connect(asked.who)).ask(asked)
 
     def wait(self, ms: int, *, quietly: bool = False) -> None:
@@ -237,8 +238,8 @@ class Theirs:
                 for key, _ in selector.select(within_s):
                     yield key.data.answer()
 
-    def _connect(self, client_id: str) -> Connection:
-        self._connections.append(Connection(self._address, client_id))
+    def _connect(self, who: str) -> Connection:
+        self._connections.append(Connection(self._address, who))
         return self._connections[-1]
 
 

@@ -101,6 +101,8 @@ class Names:
     members: dict[str, Member] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
+    client_ids: dict[str, str] = field(default_factory=dict)
+    """The client ids of those clients that have another one than their name."""
     processes: Counter[str] = field(default_factory=Counter)
     """The number of restarts of each client."""
     producers: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -122,7 +124,7 @@ class Names:
             return
         if answer.member_id not in self._names:
             instance = asked.request.group_instance_id
-            prefix = asked.who if instance is None else instance
+            prefix = asked.request.client_id if instance is None else instance
             is_bare = self.form(answer.member_id) == "bare"
             assert is_bare or answer.member_id[:-SUFFIX_CHARS] == prefix, f"{answer.member_id} is not of {prefix}"
         member = self._named(asked.who, answer.member_id)

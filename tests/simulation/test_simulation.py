@@ -58,7 +58,7 @@ def test_every_kind_of_fault_occurs():
     """Fault model: every kind of fault and of request occurs in forty simulations."""
     scripts = []
     for n in range(40):
-        simulation = Simulation(f"many/{n}", 500)
+        simulation = Simulation(f"faults/{n}", 500)
         simulation.run()
         scripts.append(simulation.script)
     batches = [batch for script in scripts for _, batch in script.batches()]

@@ -1,8 +1,9 @@
 """The transactions topic of a simulation, the brokers that end transactions, and the driver that reports their ends.
 
 The partition of the one shard has records, each with an offset (the place of a commit), and a marker behind the records
-of each transaction that has ended. Up to the last stable offset, all transactions have ended (KIP-98). The driver's own
-class `Settling` makes the reports; the simulation only reads for it, and loses what a killed driver loses.
+of each transaction that has ended (KIP-98). Transactions of several producers are open at a time, and end in any order.
+The driver's own class `Settling` makes the reports; the simulation only reads for it, and loses what a killed driver
+loses.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ from random import Random
 
 from msgspec.structs import replace
 
-from coordinator.requests import SettleTransactions
+from coordinator.requests import EndedTransaction, SettleTransactions
+from streaming.kafka.transaction_log import Batch
 from streaming.query.settling import Settled, Settling
 from tests.simulation.faults import Swarm
 
@@ -66,9 +68,10 @@ class Brokers:
         for producer_id in list(self.ongoing):
             self.start(producer_id)
         self.topic_id = f"transactions.{next(self._lives)}"
-        self.end = self.oldest = 0
+        self.oldest = 0
         self.is_ready = False
-        self._is_committed: dict[int, bool] = {}
+        self.log: list[Batch] = []
+        self._spans: list[EndedTransaction] = []
 
     # -- producers -----------------------------------------------------------------------------------------------------
 
@@ -90,7 +93,8 @@ class Brokers:
         transaction = self.ongoing.get(producer_id)
         if self._epochs[producer_id] != epoch or transaction is None:
             return None
-        place, self.end = self.end, self.end + 1
+        place = len(self.log)
+        self.log.append(Batch(0, producer_id, place, place))
         transaction.places.append(place)
         transaction.numbers.add(number)
         return place
@@ -110,27 +114,27 @@ class Brokers:
     def _end(self, producer_id: int, *, is_committed: bool) -> None:
         transaction = self.ongoing.pop(producer_id, None)
         if transaction is not None:
-            self._is_committed.update(dict.fromkeys(transaction.places, is_committed))
+            end = len(self.log)
+            self.log.append(Batch(0, producer_id, end, end, is_committed))
             self.ended.update(dict.fromkeys(transaction.numbers, is_committed))
-            self.end += 1  # the marker
+            if transaction.places:
+                self._spans.append(EndedTransaction(producer_id, transaction.places[0], end, is_committed))
 
     # -- readers -------------------------------------------------------------------------------------------------------
 
-    @property
-    def stable_end(self) -> int:
-        """The last stable offset."""
-        return min((t.places[0] for t in self.ongoing.values() if t.places), default=self.end)
-
-    def committed(self, begin: int, end: int) -> list[int]:
-        """Return the places of committed records between two offsets."""
-        return [place for place in range(begin, end) if self._is_committed.get(place)]
-
     def why_wrong(self, report: SettleTransactions) -> str | None:
         """Return why a report of the present topic is wrong; None if it is right."""
-        if report.settled_before > self.stable_end:
-            return f"the report goes beyond {self.stable_end}, and a transaction before is open: {report}"
-        committed = self.committed(report.settled_from, report.settled_before)
-        return None if list(report.committed) == committed else f"{committed} are committed: {report}"
+        begin, before = report.settled_from, report.settled_before
+        ended = {each for each in self._spans if begin <= each.end < before}
+        begun = [(each.producer_id, each.first) for each in self._spans if each.end >= before]
+        begun += [(producer_id, each.places[0]) for producer_id, each in self.ongoing.items() if each.places]
+        still = {each for each in begun if each[1] < before}
+        if before > len(self.log):
+            return f"the report goes beyond {len(self.log)}: {report}"
+        if set(report.ended) != ended:
+            return f"{ended} have ended: {report}"
+        told = {(each.producer_id, each.first) for each in report.open}
+        return None if told == still else f"{still} are open: {report}"
 
 
 class Driver:
@@ -143,15 +147,11 @@ class Driver:
         self._numbers = count(1)
 
     def read(self, records_max: int | None) -> None:
-        """Read the records of committed transactions, all or a few."""
-        end = self._brokers.stable_end
-        places = self._brokers.committed(self._position, end)[:records_max]
-        for place in places:
-            self._settling.take(0, place)
-            self._position = place + 1
-        if records_max is None or len(places) < records_max:
-            self._settling.reach(0, end)
-            self._position = max(self._position, end)
+        """Read the next records and markers, all or a few."""
+        log = self._brokers.log[self._position :][:records_max]
+        for batch in log:
+            self._settling.take(batch)
+        self._position += len(log)
 
     def reports(self, handled: int, settled: Settled) -> Iterator[SettleTransactions]:
         """Yield the report that is due."""
@@ -165,7 +165,7 @@ class Driver:
 
     def delete(self) -> None:
         """Delete the settled records."""
-        self._brokers.oldest = max(self._brokers.oldest, self._settling.settled.get(0, 0))
+        self._brokers.oldest = max(self._brokers.oldest, self._settling.needed_from().get(0, 0))
 
 
 class Reporting:

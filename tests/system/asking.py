@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import AnyAnswer
+from coordinator.outputs import AnyAnswer, FetchedOffset
 from coordinator.requests import (
     Assignment,
     DescribeGroup,
@@ -20,7 +20,7 @@ from coordinator.requests import (
     SyncGroup,
 )
 from streaming.client.transport import Transport
-from tests.system.waiting import HANG_S
+from tests.system.waiting import HANG_S, wait_until
 
 TOLD_BY_THE_TRANSPORT = {"request_id": "", "reply_to": ""}
 
@@ -96,6 +96,17 @@ class Asker:
 
     def fetch(self) -> dict[tuple[str, int], int]:
         return {(o.topic, o.partition): o.offset for o in self.administer(OffsetFetch).partitions}
+
+    def fetch_stable(self) -> dict[tuple[str, int], int]:
+        """Return the offsets as soon as no transaction is open."""
+        found: list[FetchedOffset] = []
+
+        def are_stable() -> bool:
+            found[:] = self.administer(OffsetFetch, require_stable=True).partitions
+            return all(each.error == "NONE" for each in found)
+
+        wait_until(are_stable, account=lambda: found)
+        return {(each.topic, each.partition): each.offset for each in found}
 
     def describe(self) -> Any:
         return self.administer(DescribeGroup)

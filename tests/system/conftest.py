@@ -111,8 +111,8 @@ def stage(coordinator: Coordinator) -> Iterator[MakeStage]:
         yield lambda partitions: stack.enter_context(Stage(coordinator.settings, partitions))
 
 
-def start_service(folder: Path, number: int = 0, **settings: object) -> Service:
-    """Start `coordinator run` with these settings. All services of one folder have the same checkpoint."""
+def start_service(folder: Path, number: int = 0, command: str = "run", **settings: object) -> Service:
+    """Start `coordinator run`, or another command. All services of one folder have the same checkpoint."""
     ready_file, log_file = folder / f"ready-{number}", folder / f"log-{number}"
     wanted = {"replication_factor": 1, "request_partitions": 4, "checkpoint": str(folder / "state"), **settings}
     checkpoint = Path(str(wanted["checkpoint"]))
@@ -120,7 +120,7 @@ def start_service(folder: Path, number: int = 0, **settings: object) -> Service:
     environment = {f"COORDINATOR_{name.upper()}": text for name, text in texts.items()}
     with log_file.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "streaming", "run", "--ready-file", str(ready_file)],
+            [sys.executable, "-m", "streaming", command, "--ready-file", str(ready_file)],
             env={**os.environ, **environment},
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -33,7 +33,7 @@ from coordinator.requests import (
 from streaming.config.settings import Settings
 from streaming.errors import Exit
 from streaming.kafka import topics
-from streaming.query import checkpoint
+from streaming.query.identity import PLAN_VERSION, Identity
 from streaming.query.operator import ShardOperator
 from streaming.wire.records import OutputTopics, encode_request
 from tests.streaming.query.fake_spark import FakeSpark
@@ -55,13 +55,13 @@ def claim(settings: Settings) -> None:
     topics.ensure(settings)
     ids = topics.topic_ids(settings)
     held = (settings.requests_topic, settings.groups_topic, settings.events_topic)
-    identity = checkpoint.Identity(
+    identity = Identity(
         secret=SECRET,
         topic_ids={name: ids[name] for name in held},
         request_partitions=settings.request_partitions,
         shuffle_partitions=settings.shuffle_partitions,
         state_store=settings.state_store,
-        plan_version=checkpoint.PLAN_VERSION,
+        plan_version=PLAN_VERSION,
     )
     folder = Path(settings.checkpoint)
     folder.mkdir(parents=True)

@@ -57,7 +57,7 @@ class SecuredBroker:
 
     @property
     def cluster_id(self) -> str:
-        return self.broker._cluster()
+        return embedded.formatted_cluster_id(self.broker.data_dir) or ""
 
     def access(self, protocol: str, mechanism: str | None = None, user: str = "ana") -> dict[str, str]:
         """Return the settings that reach one of the listeners. The SSL listener requires a client certificate."""
@@ -117,8 +117,7 @@ def certificates(authority: trustme.CA, folder: Path, *names: str, user: str = "
 def _free_ports(count: int) -> list[int]:
     ports: list[int] = []
     while len(ports) < count:
-        if (port := embedded._free_port()) not in ports:
-            ports.append(port)
+        ports.append(embedded.free_port(but=ports))
     return ports
 
 

@@ -23,10 +23,12 @@ class Ending(NamedTuple):
     Args:
         is_refused: Whether the start raised a `UserError`, whose text is for the user. Any other exception is a crash.
         told: The text of the error or of the crash. Empty if the query finished its first batch and was stopped.
+        exit_code: The exit code that the command line would have after such an error.
     """
 
     is_refused: bool
     told: str
+    exit_code: int = 0
 
 
 STARTED = Ending(False, "")
@@ -61,7 +63,7 @@ def _ending(settings: Settings) -> Ending:
     try:
         coordinator.start()
     except UserError as error:
-        return Ending(True, str(error))
+        return Ending(True, str(error), error.exit_code)
     except Exception as error:
         return Ending(False, f"{type(error).__name__}: {error}")
     finally:

@@ -18,6 +18,7 @@ from kafka.errors import KafkaError
 from coordinator.requests import DescribeGroup
 from streaming.client import NoAnswer, NoCoordinator, Transport
 from streaming.config.settings import Settings
+from streaming.doctor import Case, Level, examine
 from streaming.errors import Exit, RightMissing, TopicRefused, UserError
 from streaming.gateway import Gateway
 from streaming.kafka import topics
@@ -124,6 +125,17 @@ def may_make_topics(strict: SecuredBroker) -> bool:
 def test_missing_right_to_make_topics_is_reported(strict: SecuredBroker) -> None:
     with pytest.raises(TopicRefused, match="grant the service Create"):
         topics.ensure(settings_of(strict, "bo"))
+
+
+def test_what_a_member_may_not_see_is_a_warning_of_the_doctor(granted: SecuredBroker) -> None:
+    settings = settings_of(granted, "bo")
+    report = examine(Case(settings))
+    assert [row for row in report.rows if row.level is Level.WRONG] == []
+    hidden = [row.text for row in report.rows if row.level is Level.WARNING and row.subject == "topics"]
+    assert hidden == [f"The brokers do not show {name} (TopicAuthorizationFailedError)." for name in settings.topics]
+    (controller,) = [row.text for row in report.rows if row.level is Level.WARNING and row.subject == "brokers"]
+    assert controller.startswith("The brokers do not show their active controller (")
+    assert not [row for row in report.rows for secret in settings.secrets() if secret in "".join(row)]
 
 
 @pytest.mark.parametrize(("topic", "operation"), COORDINATORS)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaConfigurationError, KafkaError, KafkaTimeoutError
+from kafka.net.connection import KafkaConnection
 
 from coordinator.hashing import shard_of
 from coordinator.member import MemberState
@@ -32,6 +33,9 @@ REQUEST_MS = 2_000
 CLOSE_MS = 1_500
 SPARE_S = 2.0
 """The time in seconds that a call may take beyond its time-out on a busy machine."""
+
+OF_THE_QUERY = re.compile("coordinator-(?!client-)")
+"""The start of the client ids of a query, which `coordinator-client-` of its members is not."""
 
 Run = Callable[..., Service]
 
@@ -173,10 +177,13 @@ def test_leave_without_a_coordinator_is_processed_when_it_returns(
 def connections(servers: str) -> set[socket.socket]:
     """Return this process's connections to a broker that are Python sockets, as members have them.
 
-    The query and the gateway have more connections, through librdkafka, which opens and closes them at any time.
+    Those of the query are left out: it may run since an earlier test, and opens and closes them at any time. Those of
+    the gateway are no Python sockets.
     """
     port = int(servers.rpartition(":")[2])
-    return {each for each in gc.get_objects() if isinstance(each, socket.socket) and peer_port(each) == port}
+    found = {each for each in gc.get_objects() if isinstance(each, socket.socket) and peer_port(each) == port}
+    clients = (each for each in gc.get_objects() if isinstance(each, KafkaConnection) and each.transport)
+    return found - {each.transport._sock for each in clients if OF_THE_QUERY.match(each.config["client_id"])}
 
 
 def peer_port(connection: socket.socket) -> int | None:
@@ -187,13 +194,18 @@ def peer_port(connection: socket.socket) -> int | None:
         return None
 
 
+def threads() -> set[threading.Thread]:
+    """Return the threads of this process, without those of the query's clients, as for `connections`."""
+    return {each for each in threading.enumerate() if not OF_THE_QUERY.match(each.name.removeprefix("kafka-io-"))}
+
+
 @pytest.fixture
 def leaving_no_trace(broker: Broker) -> Iterator[None]:
     """Check that the test leaves no new thread and no new connection; older ones may have ended."""
-    threads, before = set(threading.enumerate()), connections(broker.bootstrap_servers)
+    threads_before, before = threads(), connections(broker.bootstrap_servers)
 
     def left() -> tuple[set[threading.Thread], set[socket.socket]]:
-        return set(threading.enumerate()) - threads, connections(broker.bootstrap_servers) - before
+        return threads() - threads_before, connections(broker.bootstrap_servers) - before
 
     yield
     wait_until(lambda: not any(left()), account=left)

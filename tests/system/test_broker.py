@@ -78,8 +78,8 @@ def test_chosen_port_that_is_taken_during_the_start_is_chosen_again(
     tmp_path: Path, taken_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = iter([taken_port])
-    free_port = module._free_port
-    monkeypatch.setattr(module, "_free_port", lambda but=None: next(drawn, None) or free_port(but))
+    free_port = module.free_port
+    monkeypatch.setattr(module, "free_port", lambda but=(): next(drawn, None) or free_port(but))
     with Broker(tmp_path) as broker:
         assert broker.bootstrap_servers != f"127.0.0.1:{taken_port}"
     assert "Address already in use" in broker.log_file.read_text()
@@ -95,7 +95,7 @@ def test_only_a_chosen_port_is_chosen_again_and_only_twice(
         tried.append(port)
         raise PortTaken
 
-    monkeypatch.setattr(module, "_is_free", lambda port: True)
+    monkeypatch.setattr(module, "is_free", lambda port, host: True)
     monkeypatch.setattr(Broker, "_launch", launch)
     with pytest.raises(PortTaken, match=r"^Another program uses port \d+\."):
         Broker(tmp_path, port=port).start()

@@ -181,7 +181,7 @@ def test_a_member_that_does_not_poll_for_too_long_loses_its_partitions_and_joins
     s.until(lambda: len(bo.assignment()) == PARTITIONS, alone=lambda: bo.poll(TURN_MS))
     assert ana.state is State.STALE
     s.until(s.are_even)
-    assert len(calls(listener, "lost")) == 1
+    assert calls(listener, "lost")  # more than one if the machine is so busy that the others' polls are late as well
 
 
 def test_members_share_resources(s: ConsumerStage) -> None:

@@ -140,7 +140,7 @@ def test_leader_and_follower_can_request_a_rebalance(stage: MakeStage) -> None:
 def test_member_that_leaves_during_its_first_join_does_not_delay_others(stage: MakeStage) -> None:
     """Protocol.md 6.4: the coordinator has already added the member, which does not know its own id yet."""
     s = stage(1)
-    ana = s.consumer(session_timeout_ms=3_000)
+    ana = s.consumer(session_timeout_ms=30_000)
     ana.poll(0)
     s.consumers.remove(ana)
     ana.close()

@@ -226,7 +226,9 @@ class Run:
         return [record for key, record in decoded if key[1] == self.group_id and record is not None]
 
     def commits(self) -> list[OffsetRecord]:
-        return [record for record in self.published() if isinstance(record, OffsetRecord)]
+        """Return the members' commits. An offset that is bound to its topic's id is published again by nobody."""
+        offsets = [record for record in self.published() if isinstance(record, OffsetRecord)]
+        return [offset for offset in offsets if offset.generation_id != -1]
 
     def expired(self) -> list[dict[str, Any]]:
         """Return the events of members that the coordinator expelled."""

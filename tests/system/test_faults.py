@@ -93,7 +93,9 @@ def test_deleted_output_topic_ends_the_query(run_service: Run) -> None:
             admin.delete_topics([settings.groups_topic])
         asked = asker.begin(asker.joining(client_id="bo", require_known_member_id=False))
         told = last_words(service)
-        assert told.endswith(f"or topic {settings.groups_topic} is missing: check both, and start again."), told
+        assert told.endswith(
+            f"The brokers have no topic {settings.groups_topic}: start the coordinator again, which creates it."
+        )
         assert not asked.done()
     told = last_words(run_service("vanishing"), Exit.NEEDS_A_PERSON)
     assert f"topic {settings.groups_topic} is not the one it was made with" in told

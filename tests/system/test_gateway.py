@@ -8,7 +8,8 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, ElectionType, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kafka.protocol.admin import (
     DescribeClusterRequest,
@@ -33,8 +34,9 @@ from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from streaming.gateway.apis import APIS
 from streaming.gateway.cluster import Address
+from streaming.gateway.definitions import ConsumerGroupHeartbeatRequest
 from tests.system.conftest import Service
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 from tests.system.wire import Wire, connect
 
 TOPIC = "through-the-gateway"
@@ -129,6 +131,20 @@ def test_the_brokers_versions_are_known_before_a_client_can_connect(gateway: Gat
 
     with Noting(gateway.settings.model_copy(update={"gateway_port": 0})) as noting:
         assert noting.knew
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_features_are_the_brokers_own_as_far_as_their_apis_are_offered(broker: Broker, wire: Wire, version: int):
+    """KIP-584: version 3 leaves out each feature whose minimum is 0, and most have it."""
+    request = ApiVersionsRequest(version=version, client_software_name="x", client_software_version="1")
+    with connect(broker.bootstrap_servers) as direct:
+        theirs = {each.name: (each.min_version, each.max_version) for each in direct.call(request).supported_features}
+    for missing in ("share.version", "streams.version"):
+        theirs.pop(missing, None)
+    assert ("group.version" in theirs) == (version > 3)
+    ours = wire.call(request)
+    assert {each.name: (each.min_version, each.max_version) for each in ours.supported_features} == theirs
+    assert {each.name for each in ours.finalized_features} >= {"group.version", "metadata.version"}
 
 
 # -- order -------------------------------------------------------------------------------------------------------------
@@ -228,6 +244,41 @@ def test_member_is_described_with_its_own_address(wire: Wire, group_id: str):
     assert member_id.startswith("wire-")
 
 
+def beat(group_id: str, epoch: int, topic_names: list[str] | None = None) -> Any:
+    """Return the heartbeat of the one member of a group of the consumer protocol."""
+    return ConsumerGroupHeartbeatRequest(
+        version=1,
+        group_id=group_id,
+        member_id="one",
+        member_epoch=epoch,
+        rebalance_timeout_ms=-1 if topic_names is None else 30_000,
+        subscribed_topic_names=topic_names,
+        topic_partitions=None if topic_names is None else [],
+    )
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_groups_without_a_classic_description_are_described_as_by_a_broker(
+    broker: Broker, wire: Wire, group_id: str, topic: str, version: int
+):
+    """KIP-1043: from version 6 on, a group of the consumer protocol and one that does not exist have an error."""
+    described = [f"{group_id}-absent", group_id]
+
+    def responses(side: Wire) -> Iterator[Any]:
+        """Yield the description while the group has a member, and after the member has left."""
+        for message in (beat(group_id, 0, [topic]), beat(group_id, -1)):
+            wait_until(lambda message=message: side.call(message).error_code == 0)
+            yield side.call(DescribeGroupsRequest(version=version, groups=described)).to_dict()
+
+    with connect(broker.bootstrap_servers) as direct:
+        theirs = list(responses(direct))
+    assert list(responses(wire)) == theirs
+    sentences = ["Group {0}-absent not found.", "Group {0} is not a classic group."] if version == 6 else [None, None]
+    assert [[group.get("error_message") for group in each["groups"]] for each in theirs] == [
+        [sentence and sentence.format(group_id) for sentence in sentences]
+    ] * 2
+
+
 def test_two_connections_are_two_processes_of_a_static_member(gateway: Gateway, wire: Wire, group_id: str):
     """Each connection has its own mailbox: a second process of a static member fences the first one with error 82."""
     for_static = {"version": 9}
@@ -279,6 +330,41 @@ def test_new_topic_can_be_committed_to(wire: Wire, broker: Broker, group_id: str
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics({"just-now": {"num_partitions": 1}}, wait_for_metadata=True)
     wait_until(lambda: wire.call(OffsetCommitRequest(**request)).topics[0].partitions[0].error_code == 0)
+
+
+def test_readers_of_the_brokers_offsets_find_their_own_groups_only(
+    broker: Broker, gateway: Gateway, wire: Wire, group_id: str, topic: str
+):
+    """Tools such as Burrow read `__consumer_offsets`: they get no error, and none of this coordinator's groups."""
+    asked = OffsetCommitRequest.OffsetCommitRequestTopic
+    part = asked.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    groups = {name: f"{group_id}.{name}" for name in ("ours", "kafka")}
+    with connect(broker.bootstrap_servers) as direct:
+        for name, side in (("ours", wire), ("kafka", direct)):
+            commit = OffsetCommitRequest(
+                version=8, group_id=groups[name], topics=[asked(name=topic, partitions=[part])]
+            )
+            wait_until(lambda side=side, commit=commit: side.call(commit).topics[0].partitions[0].error_code == 0)
+    keys = keys_of(gateway.bootstrap_servers, "__consumer_offsets")
+    assert [name for name, each in groups.items() if any(each.encode() in key for key in keys)] == ["kafka"]
+
+
+def keys_of(bootstrap_servers: str, topic: str) -> set[bytes]:
+    """Return the keys of all records of a topic."""
+    settings = {"bootstrap.servers": bootstrap_servers, "group.id": "unused", "enable.partition.eof": True}
+    keys = set[bytes]()
+    with closing(Consumer(settings)) as reader:
+        unread = set(reader.list_topics(topic, HANG_S).topics[topic].partitions)
+        reader.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in unread])
+        while unread:
+            message = reader.poll(HANG_S)
+            assert message is not None
+            if message.error() is None:
+                keys.add(message.key())
+            else:
+                assert message.error().code() == KafkaError._PARTITION_EOF
+                unread.discard(message.partition())
+    return keys
 
 
 def test_list_of_groups_has_each_group_of_all_shards_once(gateway: Gateway, wire: Wire, group_id: str):
@@ -380,7 +466,7 @@ def test_no_broker_address_reaches_a_client(wire: Wire, broker: Broker):
 def test_apis_that_bypass_the_gateway_are_neither_offered_nor_relayed(gateway: Gateway, wire: Wire):
     """KIP-932, KIP-1071: these APIs are for the brokers' own coordinators."""
     assert not {71, 72, 76, 77, 78, 79, 88, 89, 93} & {
-        each.api_key for each in wire.call(ApiVersionsRequest(version=3)).api_keys
+        each.api_key for each in wire.call(ApiVersionsRequest(version=2)).api_keys
     }
     for api_key, version in [(68, 2), (76, 1), (78, 1), (1, 16), (0, 10), (55, 2), (999, 0), (12, 9), (-1, -1)]:
         with connect(gateway.bootstrap_servers) as other:
@@ -393,6 +479,12 @@ def test_apis_that_bypass_the_gateway_are_neither_offered_nor_relayed(gateway: G
 
 @pytest.mark.long
 @pytest.mark.nightly
+def test_preferred_leaders_are_elected_for_all_partitions(gateway: Gateway, topic: str):
+    """All partitions include the coordinator's. Each leads already, so the brokers elect none."""
+    admin = AdminClient({"bootstrap.servers": gateway.bootstrap_servers})
+    assert admin.elect_leaders(ElectionType.PREFERRED).result(HANG_S) == {}
+
+
 def test_heartbeats_wait_for_an_unavailable_query_and_members_stay(run_service: Callable[..., Service]):
     """FindCoordinator waits and then returns error 15. Requests stay in the log until the query is available again."""
     service = run_service("away-gateway")

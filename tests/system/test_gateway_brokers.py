@@ -4,16 +4,20 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from kafka import KafkaAdminClient, KafkaProducer
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
-from streaming.embedded import broker as embedded
+from streaming.embedded.broker import HOST, Node, formatted_cluster_id, free_port
 from streaming.gateway import Gateway
 from streaming.kafka.topics import ensure
-from tests.system.waiting import wait_until
+from tests.differential.java_assignors import java
+from tests.system.waiting import HANG_S, wait_until
 from tests.system.wire import Wire, connect
 
 pytestmark = pytest.mark.long
@@ -26,17 +30,52 @@ def first(tmp_path: Path) -> Iterator[Broker]:
 
 
 @contextmanager
-def second(first: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
+def second(first: Broker, folder: Path) -> Iterator[Broker]:
     """Run a second broker in the cluster of the first one."""
-    monkeypatch.setattr(embedded, "_cluster_id", first._cluster)
     voters = re.search(r"^controller\.quorum\.voters=.*$", (folder / "first" / "server.properties").read_text(), re.M)
     assert voters
-    port = embedded._free_port()
-    here = f"PLAINTEXT://{embedded.HOST}:{port}"
-    properties = {"node.id": "2", "process.roles": "broker", "listeners": here, "advertised.listeners": here}
-    properties["controller.quorum.voters"] = voters[0].split("=")[1]
-    with Broker(folder / "second", port=port, properties=properties) as broker:
+    cluster_id = formatted_cluster_id(first.data_dir)
+    assert cluster_id
+    node = Node(2, HOST, free_port(), 0, voters[0].split("=")[1], cluster_id)
+    properties = {"process.roles": "broker", "listeners": f"PLAINTEXT://{HOST}:{node.port}"}
+    with Broker(folder / "second", node=node, properties=properties) as broker:
         yield broker
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_clients_of_every_library_reach_a_gateway_at_an_ipv6_address(first: Broker, host: str):
+    """Public reports, kafka-proxy 203: the gateway's ports for single brokers have the address as well."""
+    settings = Settings.load(
+        bootstrap_servers=first.bootstrap_servers, replication_factor=1, gateway_port=0, gateway_host=host
+    )
+    ensure(settings)
+    with KafkaAdminClient(bootstrap_servers=first.bootstrap_servers) as admin:
+        admin.create_topics({"t": {"num_partitions": 1}})
+    with Gateway(settings) as gateway:
+        address = gateway.bootstrap_servers
+        assert address.startswith("[::1]:")
+        with KafkaProducer(bootstrap_servers=address) as by_kafka_python:
+            assert by_kafka_python.send("t", b"1").get(timeout=HANG_S).offset == 0
+        by_librdkafka = Producer({"bootstrap.servers": address})
+        by_librdkafka.produce("t", b"2")
+        assert by_librdkafka.flush(HANG_S) == 0
+        with java() as started:
+            assert java_end(started, address) == 2
+
+
+def java_end(started: Any, address: str) -> int:
+    """Return the end of the topic's partition, as Java's consumer reads it."""
+    gateway = started._gateway
+    properties = gateway.jvm.java.util.Properties()
+    properties.put("bootstrap.servers", address)
+    for side in ("key", "value"):
+        properties.put(f"{side}.deserializer", "org.apache.kafka.common.serialization.BytesDeserializer")
+    consumer = gateway.jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties)
+    try:
+        partition = gateway.jvm.org.apache.kafka.common.TopicPartition("t", 0)
+        return int(consumer.endOffsets(gateway.jvm.java.util.List.of(partition))[partition])
+    finally:
+        consumer.close()
 
 
 def brokers(wire: Wire) -> dict[int, str]:
@@ -44,14 +83,14 @@ def brokers(wire: Wire) -> dict[int, str]:
     return {b.node_id: f"{b.host}:{b.port}" for b in wire.call(MetadataRequest(version=9, topics=[])).brokers}
 
 
-def test_added_and_removed_brokers_are_followed(first: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_added_and_removed_brokers_are_followed(first: Broker, tmp_path: Path):
     """A new broker's port is open before a client learns of it. A removed broker's port still serves our own APIs."""
     settings = Settings.load(bootstrap_servers=first.bootstrap_servers, replication_factor=1, gateway_port=0)
     ensure(settings)
     with Gateway(settings) as gateway, connect(gateway.bootstrap_servers) as wire:
         alone = brokers(wire)
         assert alone.keys() == {1}
-        with second(first, tmp_path, monkeypatch):
+        with second(first, tmp_path):
             wait_until(lambda: len(brokers(wire)) == 2)
             both = brokers(wire)
             assert both[1] == alone[1]

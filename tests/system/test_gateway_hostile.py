@@ -19,6 +19,7 @@ from streaming.gateway import Gateway, flow, outgoing, server
 from streaming.gateway.apis import APIS, Handling
 from streaming.gateway.limits import IN_FLIGHT_MAX, LARGE_IN_FLIGHT_MAX
 from streaming.gateway.outgoing import Holder
+from streaming.gateway.room import Room
 from tests.system.test_gateway import become_member, heartbeat, join
 from tests.system.waiting import HANG_S, wait_until
 from tests.system.wire import Wire, connect
@@ -56,10 +57,9 @@ def metrics(gateway: Gateway) -> str:
     return generate_latest(gateway.metrics.registry).decode()
 
 
-def described(gateway: Gateway) -> float:
-    """Return the number of DescribeGroups requests that a gateway has read."""
-    api = {"api": "DescribeGroups"}
-    return gateway.metrics.registry.get_sample_value("groupcoord_gateway_requests_total", api) or 0
+def asked(gateway: Gateway, api: str) -> float:
+    """Return the number of requests of an API that a gateway has read."""
+    return gateway.metrics.registry.get_sample_value("groupcoord_gateway_requests_total", {"api": api}) or 0
 
 
 def keep_little_room(wire: Wire) -> None:
@@ -159,6 +159,19 @@ def test_unfinished_requests_are_bounded_together(strain: Strain):
         assert is_served(bystander)
 
 
+def test_stalled_large_requests_hold_their_room_for_a_bounded_time(strain: Strain):
+    """A large Produce is relayed as it arrives, and waits while those of other clients announce too much together."""
+    gateway = strain({"FRAME_WAIT_S": 0.5})
+    gateway.room = Room(4 * MIB)
+    start = head(PRODUCE, 3 * MIB) + struct.pack(">hhi", -1, 1, 1_000)  # no transactional id, and acks of 1
+    with connect(gateway.bootstrap_servers) as stalled, connect(gateway.bootstrap_servers) as waiting:
+        stalled.raw(start)
+        wait_until(lambda: asked(gateway, "Produce") == 1)
+        waiting.raw(start)
+        assert stalled.is_hung_up()
+        wait_until(lambda: asked(gateway, "Produce") == 2)
+
+
 def test_client_that_does_not_read_is_paused_and_then_disconnected(strain: Strain, group_id: str):
     """The client does not read its responses of 100 KB each: the gateway requests a few and then disconnects it."""
     gateway = strain({"STUCK_WAIT_S": 1.0, "IN_FLIGHT_MAX": 50})
@@ -169,7 +182,7 @@ def test_client_that_does_not_read_is_paused_and_then_disconnected(strain: Strai
         deaf.send(*(DescribeGroupsRequest(version=6, groups=[group_id]) for _ in range(2_000)))
         wait_until(lambda: "groupcoord_gateway_connections 1.0" in metrics(gateway))
         few = LARGE_IN_FLIGHT_MAX
-        assert few <= described(gateway) < 400, "those in flight and those in the sockets' buffers"
+        assert few <= asked(gateway, "DescribeGroups") < 400, "those in flight and those in the sockets' buffers"
         assert is_served(bystander)
 
 
@@ -207,7 +220,7 @@ def test_unread_responses_are_bounded_and_delivered_later(strain: Strain, group_
         wait_until(lambda: any(each.stuck_since_s is not None for each in gateway._connections))
         for _ in range(20):
             assert is_served(bystander)
-        assert described(gateway) < 60, "without the limit all of them would have been read by now"
+        assert asked(gateway, "DescribeGroups") < 60, "without the limit all of them would have been read by now"
         assert {slow.read().groups[0].error_code for _ in range(60)} == {0}
         assert is_served(slow)
     assert max(held) <= bound + (LARGE_IN_FLIGHT_MAX + 1) * size

@@ -122,7 +122,8 @@ def test_eager_pool_revokes_all_and_gets_new_assignments(pool: Pool) -> None:
 
 def test_members_can_change_their_resources(pool: Pool) -> None:
     """S07 for resources: each resource goes to a member that subscribed to it."""
-    ana, bo = pool.member("ana", ["gate", "yard"]), pool.member("bo", ["yard", "roof"])
+    ana = pool.member("ana", ["gate", "yard"], session_timeout_ms=60_000)
+    bo = pool.member("bo", ["yard", "roof"])
     pool.until(lambda: pool.is_shared_out(1, 2))
     assert ana.assignment | bo.assignment == {"gate", "yard", "roof"}
     assert ana.assignment <= {"gate", "yard"}

@@ -294,7 +294,7 @@ def test_groups_move_there_and_back_and_their_clients_notice_nothing(pair: tuple
         for member in members:
             member.commits_on()
         assert move(a, b, "--yes", *named) == dict.fromkeys(groups, "there already")
-        assert set(move(b, a, "--all", "--yes")) == groups
+        assert set(move(b, a, "--all", "--yes")) <= groups  # those of a try without an answer are not listed again
         for member in members:
             member.commits_on()
         for member in members:

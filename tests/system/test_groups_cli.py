@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from coordinator.consumer_protocol import Subscription, write_assignment, write_subscription
 from coordinator.hashing import shard_of
@@ -293,6 +293,25 @@ def test_offsets_are_reset_restored_and_deleted(run: Run, topic: str, asker: Ask
     assert gone.code == 0, gone.err
     assert gone.out.splitlines()[1].split() == [topic, "0", "deleted"]
     assert asker.fetch() == {}
+
+
+def test_records_that_were_deleted_before_they_were_read_are_no_lag(run: Run, broker: Broker, asker: Asker) -> None:
+    """Retention does the same as this deletion."""
+    topic, group_id = "deleted-records", asker.group_id
+    with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)) as admin:
+        admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
+    with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers)) as producer:
+        last = [producer.send(topic, b"record", partition=0) for _ in range(RECORDS_EACH)][-1].get(HANG_S)
+    assert asker.commit(-1, "", 4, topic).partitions[0].error == "NONE"
+    (read,) = until(run, "offsets", group_id, shows=lambda rows: rows and rows[0]["committed_offset"] == 4)
+    assert (read["lag"], read["gone_unread"]) == (RECORDS_EACH - 4, 0)
+    with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)) as admin:
+        admin.delete_records({TopicPartition(topic, 0): last.offset + 1})
+    (row,) = run("offsets", group_id, "-o", "json").json
+    assert (row["lag"], row["gone_unread"]) == (0, RECORDS_EACH - 4)
+    (group,) = run("list", group_id, "-o", "json").json
+    assert (group["total_lag"], group["total_gone_unread"]) == (0, RECORDS_EACH - 4)
+    assert "below the log's start: 6 records gone unread" in run("describe", group_id).out
 
 
 def test_description_has_the_members_that_a_rebalance_waits_for(run: Run, asker: Asker) -> None:

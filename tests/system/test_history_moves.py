@@ -144,6 +144,7 @@ def test_queries_follow_a_group_there_and_back(spark: SparkSession, tmp_path: Pa
     check_that_queries_agree_with_the_views(spark, pair, "A")
 
 
+@pytest.mark.nightly
 def test_queries_follow_a_group_whose_versions_begin_anew(spark: SparkSession, tmp_path: Path) -> None:
     pair = there_and_back(completed_ms=1_900)
     (arrived,) = pair.b.events(GroupArrived)
@@ -153,6 +154,7 @@ def test_queries_follow_a_group_whose_versions_begin_anew(spark: SparkSession, t
     check_that_queries_agree_with_the_views(spark, pair, "A")
 
 
+@pytest.mark.nightly
 def test_groups_of_one_name_that_never_moved_are_two_groups(spark: SparkSession, tmp_path: Path) -> None:
     alone = Pair.stable("c1", "c2").a
     both = Pair.stable("c1", "c2", "c3").a
@@ -199,6 +201,7 @@ def test_a_wait_for_a_member_goes_on_while_the_group_moves(
     assert told == [("new", "A", 2, 500 + WAITED_MS)]
 
 
+@pytest.mark.nightly
 def test_files_of_an_earlier_version_have_null_in_the_new_columns(spark: SparkSession, tmp_path: Path) -> None:
     """Of such files the tables contain one coordinator, so that the queries need no prefix."""
     alone = Pair.stable("c1", "c2").a
@@ -234,6 +237,7 @@ def published(broker: str, pair: Pair, names: tuple[str, str]) -> list[Settings]
     return both
 
 
+@pytest.mark.nightly
 def test_the_tables_contain_the_records_of_the_peers(
     coordinator: Coordinator, spark: SparkSession, tmp_path: Path
 ) -> None:

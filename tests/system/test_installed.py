@@ -98,6 +98,15 @@ def test_the_base_joins_groups_and_reads_topics(base: Environment, coordinator: 
     assert verified.returncode == 0, verified
 
 
+def test_the_base_examines_itself_and_the_coordinator(base: Environment, coordinator: Coordinator) -> None:
+    settings = coordinator.settings
+    done = base.command("doctor", "-b", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    for extra in EXTRAS:
+        assert f"WARNING  installation  Of the extra {extra}, these packages are not installed: " in done.stdout
+    assert f"{settings.requests_topic} is as needed: " in done.stdout
+
+
 def test_the_base_names_the_extra_of_a_command(base: Environment) -> None:
     done = base.command("up")
     assert done.returncode == Exit.NEEDS_A_PERSON

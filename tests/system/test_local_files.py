@@ -1,6 +1,8 @@
 """The checkpoint's file system starts no program for its files."""
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming.query.local_files import NAME
+from tests.system.waiting import HANG_S
 
 
 @pytest.fixture
@@ -35,3 +38,19 @@ def test_a_file_that_does_not_exist_has_no_permissions_to_set(jvm: Any, files: A
     path = jvm.org.apache.hadoop.fs.Path(str(tmp_path / "none"))
     with pytest.raises(Exception, match="NoSuchFileException"):
         files.setPermission(path, jvm.org.apache.hadoop.fs.permission.FsPermission("600"))
+
+
+ELSEWHERE = """
+from streaming.config.settings import Settings
+from streaming.query.session import open_session
+spark = open_session(Settings(checkpoint="hdfs://namenode:8020/coordinator"))
+jvm, hadoop = spark.sparkContext._jvm, spark._jsc.hadoopConfiguration()
+print(jvm.org.apache.hadoop.fs.FileSystem.getLocal(hadoop).getUri().toString())
+"""
+
+
+@pytest.mark.long
+def test_other_file_systems_find_the_checked_one_for_their_buffers():
+    """S3A writes its buffers with `FileSystem.getLocal`, which fails for a file system of another class."""
+    done = subprocess.run([sys.executable, "-c", ELSEWHERE], capture_output=True, text=True, timeout=HANG_S)
+    assert done.stdout == "file:///\n", done.stderr

@@ -8,7 +8,9 @@ from kafka import KafkaAdminClient
 from typer.testing import CliRunner
 
 from coordinator.hashing import shard_of
+from streaming.administration.resetting import NewOffset
 from streaming.cli.main import app
+from streaming.cli.resets import commit
 from streaming.config.settings import Settings
 from streaming.query.coordinator import Coordinator
 from streaming.wire.records import to_row
@@ -55,12 +57,37 @@ def test_a_group_is_compared_and_its_offsets_are_taken_over(coordinator: Coordin
     assert (code, "Nothing was changed." in told) == (0, True)
     assert run(ours, *asked, "--execute")[0] == 0
 
+    await_compared(ours, [(1, 1, 0), (2, 2, 0)])
+
+
+def await_compared(ours: Settings, expected: list[tuple[int, int, int]]) -> None:
+    """Wait until the comparison shows these offsets: ours, Kafka's, and how far ours is ahead."""
+
     def compared() -> list[tuple[int, int, int]]:
         code, told = run(ours, "groups", "compare", "clicks", "--observed", PREFIX, "-o", "json")
         assert code == 0, told
         return [(row["offset"], row["kafkas_offset"], row["ahead"]) for row in json.loads(told)["partitions"]]
 
-    wait_until(lambda: compared() == [(1, 1, 0), (2, 2, 0)], account=compared)
+    wait_until(lambda: compared() == expected, account=compared)
+
+
+def test_repeated_import_takes_no_group_back(coordinator: Coordinator, observed: Settings) -> None:
+    """An offset that was committed here since the first import stays, unless --rewind replaces it."""
+    ours = coordinator.settings
+    asked = ("offsets", "import", "--from-observed", "clicks", "--observed", PREFIX, "--execute", "-o", "json")
+    assert run(ours, *asked)[0] == 0
+    commit(ours, "clicks", {("orders", 0): NewOffset(2)})
+    await_compared(ours, [(2, 1, 1), (2, 2, 0)])
+
+    def imported(*flags: str) -> list[tuple[int, int | None, str]]:
+        code, told = run(ours, *asked, *flags)
+        assert code == 0, told
+        return [(row["offset"], row["new_offset"], row["status"]) for row in json.loads(told[told.index("[") :])]
+
+    assert imported() == [(2, None, "kept, newer"), (2, 2, "")]
+    await_compared(ours, [(2, 1, 1), (2, 2, 0)])
+    assert imported("--rewind") == [(2, 1, ""), (2, 2, "")]
+    await_compared(ours, [(1, 1, 0), (2, 2, 0)])
 
 
 def test_the_group_of_kafka_is_shown_checked_and_not_changed(observed: Settings) -> None:

@@ -26,6 +26,10 @@ from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until
 from tests.tiers import NIGHTLY
 
+pytestmark = list(NIGHTLY)
+
+KILLS = 20
+
 
 def start_observer(bootstrap_servers: str, folder: Path, prefix: str, number: int, **settings: Any) -> Service:
     """Start `coordinator observe`. All processes of one folder and prefix have the same checkpoint."""
@@ -51,8 +55,8 @@ def start_observer(bootstrap_servers: str, folder: Path, prefix: str, number: in
 
 
 @pytest.fixture
-def group(broker: Broker, kills: int) -> Iterator[KafkaGroup]:
-    with kafka_group(broker.bootstrap_servers, f"killed-{kills}") as group:
+def group(broker: Broker) -> Iterator[KafkaGroup]:
+    with kafka_group(broker.bootstrap_servers, "killed") as group:
         yield group
 
 
@@ -167,11 +171,11 @@ class Killed:
             reader = Reader(settings, self.load.group_id)
             wait_until(lambda reader=reader: last_offset(reader) > after)  # type: ignore[misc]
 
-    def run(self, kills: int) -> None:
-        """Kill the observer and restart it `kills` times; a member joins and one leaves each time."""
+    def run(self) -> None:
+        """Kill the observer and restart it `KILLS` times; a member joins and one leaves each time."""
         members = [self._group.join("ana").await_owned(0, 1, 2, 3)]
         aborted_and_committed(self._broker, self._group, 666, 7, self.await_observers)
-        for number in range(1, kills + 1):
+        for number in range(1, KILLS + 1):
             self.service.kill()
             members.append(self._group.join(f"m{number}"))
             wait_until(lambda: all(member.owned for member in members), account=lambda: [m.owned for m in members])
@@ -191,16 +195,15 @@ def is_empty(reader: Reader) -> bool:
     return "group_emptied" in [each["event"] for each in published.events] and published.groups[-1]["state"] == "Empty"
 
 
-@pytest.mark.parametrize("kills", [pytest.param(1, marks=pytest.mark.long), pytest.param(20, marks=NIGHTLY)])
 def test_killed_observer_writes_what_an_undisturbed_one_writes(
-    broker: Broker, observer: Observer, group: KafkaGroup, tmp_path: Path, kills: int
+    broker: Broker, observer: Observer, group: KafkaGroup, tmp_path: Path
 ) -> None:
     """Walkthrough 12: no gap and no other repeat; an aborted commit is never seen; SIGTERM repeats nothing.
 
     A kill repeats a batch only if it strikes between the output of the batch and the end of it.
     """
     killed = Killed(broker, observer, group, tmp_path)
-    killed.run(kills)
+    killed.run()
     settings = killed.service.settings
     for group_id in (group.group_id, killed.load.group_id, in_transactions(group)):
         assert story(settings, group_id) == story(observer.settings, group_id)

@@ -3,6 +3,7 @@
 import json
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from streaming.observe import source as of_source
 from streaming.observe.observer import NothingRead, Observer
 from streaming.observe.operator import Start
 from streaming.observe.source import Source, SourceLost, ends, find_source, refuse_long_absence, retention_ms
-from streaming.query.coordinator import open_session
+from streaming.query.session import open_session
 from tests.system.kafka_groups import kafka_group
 from tests.system.reading import Reader
 from tests.system.test_observe import Seen
@@ -49,8 +50,14 @@ def copied(broker: Broker, observer: Observer, tmp_path: Path) -> Settings:
     with kafka_group(broker.bootstrap_servers, f"copied-{tmp_path.name}") as group:
         group.join("ana").await_owned(0, 1, 2, 3)
         Seen(observer, group.group_id).await_stable(members=1, generation=1)
-    shutil.copytree(observer.settings.checkpoint, tmp_path / "copy")
+    shutil.copytree(observer.settings.checkpoint, tmp_path / "copy", copy_function=copy_if_there)
     return observer.settings.model_copy(update={"checkpoint": str(tmp_path / "copy")})
+
+
+def copy_if_there(source: str, target: str) -> None:
+    """Copy a file, unless the running observer has renamed or removed it since its folder was listed."""
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
 
 
 def now_ms() -> int:

@@ -240,6 +240,16 @@ POINTS = (
 )
 
 
+def recovered(run: Run, settings: Settings, log: RequestLog) -> Service:
+    """Start a service after a failure, and return it when it has expired the silent members and taken new requests."""
+    service = run()
+    service.await_ready()
+    wait_until(lambda: len(expired(settings)) == log.silent, account=lambda: (expired(settings), service.log))
+    log.append(silent=0)
+    await_taken(service)  # they are in the newest batch: nothing is due after it
+    return service
+
+
 @pytest.mark.parametrize(
     "points",
     [
@@ -263,11 +273,7 @@ def test_batch_that_is_killed_writes_the_same_output(
     for dies in points:
         dies(run, failpoints, number)
 
-    service = run()
-    service.await_ready()
-    wait_until(lambda: len(expired(settings)) == log.silent, account=lambda: (expired(settings), service.log))
-    log.append(silent=0)
-    await_taken(service)  # they are in the newest batch: nothing is due after it
+    service = recovered(run, settings, log)
     assert service.stop() == 0, service.log
     told = assert_as_if_undisturbed(settings)
     assert len(told) > len(set(told)), "many records are repeats"

@@ -28,7 +28,7 @@ from streaming.client import Transport
 from streaming.config.security import MECHANISMS
 from streaming.config.settings import Settings
 from streaming.embedded import connector, fetch
-from streaming.embedded.broker import _free_port
+from streaming.embedded.broker import free_port
 from streaming.errors import Exit
 from streaming.wire.signing import HASH
 from tests.system.asking import Asker
@@ -72,7 +72,7 @@ def chatty_service(folder: Path, settings: Settings, variables: Mapping[str, str
     """Run the coordinator by spark-submit with maximal logging, and yield the service and the URL of Spark's pages."""
     (log4j := folder / "log4j2.properties").write_text(CHATTY)
     (folder / "events").mkdir()
-    port = _free_port()
+    port = free_port()
     conf = {
         "spark.ui.enabled": "true",
         "spark.ui.port": str(port),
@@ -126,7 +126,7 @@ def test_no_secret_can_be_read_anywhere(
         "topic_prefix": "secret",
         "replication_factor": "1",
         "request_partitions": "4",
-        "health_port": str(_free_port()),
+        "health_port": str(free_port()),
         "checkpoint": str(folder / "state"),
     }
     settings = Settings.load(**{**wanted, "super_users": ("User:ana",)})
@@ -188,7 +188,7 @@ def unseen(found: Mapping[str, str], service: Service) -> list[str]:
     events = "".join(text for where, text in found.items() if "/events/" in where)
     pages = {name: "".join(text for where, text in found.items() if f"/{name}/" in where) for name in PAGES}
     wanted = {
-        "arguments of Java and Python": "SparkSubmit" in found["arguments"] and "pyspark.daemon" in found["arguments"],
+        "arguments of Java and Python": "SparkSubmit" in found["arguments"] and "worker_daemon" in found["arguments"],
         "plans among Spark's events": "Analyzed Logical Plan" in events and "ShardOperator" in events,
         "plans on Spark's pages": "Analyzed Logical Plan" in pages["SQL"],
         "Spark's environment": "spark.redaction.regex" in pages["environment"],

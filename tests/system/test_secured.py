@@ -1,18 +1,20 @@
 """Brokers with authentication: every client library authenticates, and the watch knows its user."""
 
 import itertools
+import json
 import socket
 import threading
+import time
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.net.sasl import get_sasl_mechanism
@@ -24,12 +26,14 @@ from streaming.config.security import MECHANISMS
 from streaming.config.settings import Settings
 from streaming.gateway import Gateway
 from streaming.gateway.sasl import SaslWatch
+from streaming.kafka.topics import ensure
 from streaming.wire.records import decode_request
 from tests.differential.java_assignors import java
 from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.secured import KEY_PASSWORD, STRANGE_USER, USERS, SecuredBroker, certificates, secured_broker
 from tests.system.waiting import HANG_S, wait_until
+from tests.tiers import sampled
 
 pytestmark = pytest.mark.long
 
@@ -172,6 +176,43 @@ def requests_of(settings: Settings) -> list[Any]:
         while len(found) < ends:
             found += [decode_request(r.value) for some in reader.poll(timeout_ms=500).values() for r in some]
     return found
+
+
+@pytest.mark.parametrize("mechanism", sampled(MECHANISMS, ["PLAIN", "SCRAM-SHA-512"]))
+@pytest.mark.parametrize("by_a_gateway", sampled([True, False], [True]))
+def test_connection_outlives_its_first_authentication(
+    secured: SecuredBroker, mechanism: str, by_a_gateway: bool
+) -> None:
+    """Public reports, nisshi 665; KIP-368: a client authenticates again on the same connection, and goes on there."""
+    settings = Settings.load(**secured.access("SASL_PLAINTEXT", mechanism), replication_factor=1, gateway_port=0)
+    ensure(settings)
+    topic = f"again-{mechanism}-{by_a_gateway}"
+    with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
+        admin.create_topics({topic: {"num_partitions": 1}}, wait_for_metadata=True)
+    with Gateway(settings) if by_a_gateway else nullcontext() as gateway:
+        errors: list[Any] = []
+        counts: dict[str, tuple[int, int]] = {}
+        way: dict[str, Any] = {"error_cb": errors.append, "statistics.interval.ms": 200}
+        way["stats_cb"] = lambda text: counts.update(connections(text))
+        if gateway:
+            way["bootstrap.servers"] = gateway.bootstrap_servers
+        producer = Producer(settings.librdkafka_arguments() | way)
+        written: list[int] = []
+        until_s = time.monotonic() + 3.5 * LIFETIME_MS / 1_000
+        while time.monotonic() < until_s:
+            producer.produce(topic, b"1", on_delivery=lambda error, _: error or written.append(1))
+            producer.poll(0.1)
+        assert producer.flush(HANG_S) == 0
+        assert (len(written) > 20, errors) == (True, [])
+        assert any(connects == 1 for connects, _ in counts.values())
+        assert not any(disconnects for _, disconnects in counts.values()), counts
+
+
+def connections(statistics: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield how often a client of librdkafka connected to each known broker, and how often it was disconnected."""
+    for name, broker in json.loads(statistics)["brokers"].items():
+        if broker["source"] == "learned":
+            yield name, (broker["connects"], broker["disconnects"])
 
 
 # -- watching ------------------------------------------------------------------------------------------------------

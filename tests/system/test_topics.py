@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from streaming.cli.service import SHARDS_ON_ONE_MACHINE, with_shards
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import BrokerUnreachable, TopicMismatch, TopicRefused
-from streaming.kafka import peers
-from streaming.kafka import topics as module
+from streaming.kafka import any_broker, peers
 from streaming.kafka.topics import ensure, layout, topic_ids
 
 PREFIXES = (f"topics-{number}" for number in itertools.count())
@@ -77,7 +77,7 @@ def test_broker_has_the_configured_settings(settings: Callable[..., Settings], a
         (described,) = admin.describe_topics([topic.name])
         assert len(described["partitions"]) == topic.partitions
         assert all(partition["leader_id"] >= 0 for partition in described["partitions"])
-        resource = module.ConfigResource(module.ConfigResourceType.TOPIC, topic.name)
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic.name)
         found = admin.describe_configs([resource], config_filter="all")["topic"][topic.name]
         assert {name: found[name]["value"] for name in topic.config} == topic.config
 
@@ -123,26 +123,31 @@ def test_more_replicas_than_brokers_are_refused(settings: Callable[..., Settings
     assert str(caught.value).endswith("): set replication_factor to the number of brokers or less.")
 
 
-def test_topic_that_is_made_again_has_another_id(settings: Callable[..., Settings], admin: Any) -> None:
+def test_topic_that_is_made_again_has_another_id(
+    settings: Callable[..., Settings], admin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topics = ensure(settings())
     before = topic_ids(settings())
     assert set(before) == {topic.name for topic in topics}
     assert topic_ids(settings()) == before
     delete(admin, topics.events.name)
+    monkeypatch.setattr(any_broker, "KNOWN_WAIT_S", 1.0)
     with pytest.raises(TopicRefused) as caught:
         topic_ids(settings())
-    assert str(caught.value).endswith(": start the coordinator once, which creates it.")
+    assert str(caught.value).endswith(
+        ": start the coordinator, which creates it, or wait for a broker that lags behind."
+    )
     ensure(settings())
     after = topic_ids(settings())
     assert {name for name in before if before[name] != after[name]} == {topics.events.name}
 
 
 def test_unreachable_broker_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ANSWER_WAIT_MS", 300)
+    monkeypatch.setattr(any_broker, "ANSWER_WAIT_S", 0.3)
     with pytest.raises(BrokerUnreachable) as caught:
         ensure(Settings(bootstrap_servers="127.0.0.1:9"))
     assert str(caught.value) == (
-        "No Kafka broker answers at 127.0.0.1:9:"
+        "No Kafka broker answers at 127.0.0.1:9 (111 ECONNREFUSED):"
         " start one there, or correct bootstrap_servers and the security settings."
     )
 
@@ -150,8 +155,11 @@ def test_unreachable_broker_is_reported(monkeypatch: pytest.MonkeyPatch) -> None
 # -- peers -------------------------------------------------------------------------------------------------------------
 
 
-def test_topics_of_peers_are_checked(settings: Callable[..., Settings], admin: Any, tmp_path: Path) -> None:
+def test_topics_of_peers_are_checked(
+    settings: Callable[..., Settings], admin: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """moving.md 1: a start with peers looks at their request topics, and at how long the own requests are kept."""
+    monkeypatch.setattr(any_broker, "KNOWN_WAIT_S", 1.0)
     key = tmp_path / "peer.key"
     key.write_text("0123456789abcdef0123456789abcdef")
     own = settings()

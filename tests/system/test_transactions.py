@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,20 +14,23 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kafka.errors import InvalidProducerEpochError, InvalidTxnStateError, ProducerFencedError
+from kafka.protocol.producer import EndTxnRequest, TxnOffsetCommitRequest
 
+from coordinator.hashing import shard_of
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from streaming.kafka.transactional import Transaction, TransactionWriter
-from streaming.moments import monotonic_ms
 from streaming.query.coordinator import Coordinator
 from tests.clients import java
 from tests.ports import free_gateway_port
 from tests.system.conftest import Service
 from tests.system.waiting import wait_until
-from tests.system.wire import new_producer
+from tests.system.wire import Wire, connect, new_producer
 
 SOURCE, SINK = "transactions-source", "transactions-sink"
 UNSTABLE = 88
+INVALID = -1001
+"""librdkafka's offset of a partition without one."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -122,15 +126,85 @@ def test_offsets_are_committed_with_their_transaction(worker: Worker, reader: Re
         assert reader.offsets(stable=True) == [offset, offset]
 
 
-def test_an_open_transaction_is_counted_until_it_is_settled(worker: Worker, coordinator: Coordinator) -> None:
-    """The health port shows its record, and for how long it is open."""
-    unsettled = coordinator.transactions.unsettled
-    worker.begin(3)
-    wait_until(lambda: sum(unsettled.records().values()) >= 1)
-    (waited_ms,) = unsettled.waited_ms(monotonic_ms() + 5_000).values()
-    assert waited_ms >= 5_000
-    worker.producer.commit_transaction(60)
-    wait_until(lambda: not unsettled.records())
+def test_a_fetch_just_after_the_end_has_the_offsets(worker: Worker, reader: Reader) -> None:
+    """Also one that requires no stable offsets, as those of sarama and KafkaJS."""
+    for offset in range(1, 6):
+        worker.begin(offset)
+        worker.producer.commit_transaction(60)
+        assert reader.offsets(stable=False) == [offset, offset]
+
+
+class Second:
+    """A producer of the second version of transactions, which announces no partition, as raw requests."""
+
+    def __init__(self, gateway: Gateway, group_id: str, wire: Wire) -> None:
+        self._wire, self._group_id = wire, group_id
+        self._who = new_producer(gateway.bootstrap_servers, f"second-{group_id}")
+
+    def commit(self, offset: int) -> list[int]:
+        """Commit an offset of both partitions in the transaction. Return the codes."""
+        topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        part = topic.TxnOffsetCommitRequestPartition
+        parts = [part(partition_index=n, committed_offset=offset, committed_metadata="") for n in (0, 1)]
+        request = TxnOffsetCommitRequest(
+            version=5, **self._who._asdict(), group_id=self._group_id, topics=[topic(name=SOURCE, partitions=parts)]
+        )
+        return [each.error_code for each in self._wire.call(request).topics[0].partitions]
+
+    def end(self, *, commits: bool) -> int:
+        """End the transaction; the next one has another epoch. Return the code."""
+        said = self._wire.call(EndTxnRequest(version=5, **self._who._asdict(), committed=commits))
+        if not said.error_code:
+            self._who = self._who._replace(producer_id=said.producer_id, producer_epoch=said.producer_epoch)
+        return int(said.error_code)
+
+
+def test_transactions_of_version_2_may_have_offsets_alone(gateway: Gateway, group_id: str, reader: Reader) -> None:
+    """The brokers see a transaction that only the gateway has added a partition to. Its end is not that of none."""
+    with connect(gateway.bootstrap_servers) as wire:
+        producer = Second(gateway, group_id, wire)
+        for offset, commits, expected in ((3, True, 3), (5, False, 3), (7, True, 7)):
+            wait_until(lambda offset=offset: producer.commit(offset) == [0, 0])  # type: ignore[misc]
+            assert reader.is_unstable()
+            assert producer.end(commits=commits) == 0
+            assert reader.offsets(stable=False) == [expected] * 2
+        now = producer._who
+        producer._who = now._replace(producer_epoch=now.producer_epoch - 1)
+        assert set(producer.commit(9)) == {InvalidProducerEpochError.errno}, "its transaction has ended"
+        producer._who = now
+        assert reader.offsets(stable=True) == [7, 7]
+
+
+def transacting(gateway: Gateway, group_id: str, partition: int, offset: int) -> Producer:
+    """Return a producer whose transaction has an offset of a group without members."""
+    common = {"bootstrap.servers": gateway.bootstrap_servers}
+    producer = Producer({**common, "transactional.id": f"id-{group_id}-{partition}"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    with closing(Consumer({**common, "group.id": group_id})) as consumer:
+        of_the_group = consumer.consumer_group_metadata()
+        producer.send_offsets_to_transaction([TopicPartition(SOURCE, partition, offset)], of_the_group, 60)
+    return producer
+
+
+def test_an_open_transaction_holds_back_nobody(gateway: Gateway, group_id: str, coordinator: Coordinator) -> None:
+    """One of another partition of its group, and one of another group of its shard, take effect at once."""
+    shards = coordinator.settings.request_partitions
+    names = (f"{group_id}-{number}" for number in count())
+    other = next(name for name in names if shard_of(name, shards) == shard_of(group_id, shards))
+    mine, others = Reader(gateway, group_id), Reader(gateway, other)
+    still = transacting(gateway, group_id, 0, 3)
+    try:
+        for producer in (transacting(gateway, group_id, 1, 5), transacting(gateway, other, 1, 7)):
+            producer.commit_transaction(60)
+        wait_until(lambda: mine.has(INVALID, 5) and others.has(INVALID, 7))
+        assert others.offsets(stable=True) == [INVALID, 7]
+        assert mine.is_unstable(), "its first transaction is open"
+        wait_until(lambda: not coordinator.transactions.unsettled.records())
+    finally:
+        still.abort_transaction(60)
+    wait_until(lambda: not mine.is_unstable())
+    assert mine.offsets(stable=True) == [INVALID, 5]
 
 
 def test_offsets_of_an_aborted_transaction_are_dropped(worker: Worker, reader: Reader) -> None:
@@ -178,7 +252,7 @@ def test_a_transaction_may_end_while_no_coordinator_runs(
     run_service: Callable[..., Service], ends: str, group_id: str
 ) -> None:
     """kill -9 of the driver: the next one reads how the transaction has ended."""
-    service = run_service("transactions")
+    service = run_service(f"transactions-{ends}")
     service.await_ready()
     with Gateway(service.settings.model_copy(update={"gateway_port": 0})) as gateway:
         worker = Worker(gateway, group_id, f"id-{group_id}")
@@ -186,7 +260,7 @@ def test_a_transaction_may_end_while_no_coordinator_runs(
         worker.begin(3)
         service.kill()
         getattr(worker.producer, f"{ends}_transaction")(60)
-        run_service("transactions").await_ready()
+        run_service(f"transactions-{ends}").await_ready()
         wait_until(lambda: not reader.is_unstable())
         assert reader.has(*([3, 3] if ends == "commit" else [-1001, -1001]))
         worker.close()
@@ -284,6 +358,12 @@ COPIED = 500
 """The records of each partition that copiers copy."""
 
 
+def announced(gateway: Gateway) -> float:
+    """Return the number of AddOffsetsToTxn so far, which transactions of version 2 do without."""
+    asked = gateway.metrics.registry.get_sample_value("groupcoord_gateway_requests_total", {"api": "AddOffsetsToTxn"})
+    return asked or 0.0
+
+
 @pytest.mark.long
 @pytest.mark.nightly
 def test_copiers_copy_each_record_once(broker: Broker, gateway: Gateway, group_id: str, tmp_path: Path) -> None:
@@ -296,6 +376,8 @@ def test_copiers_copy_each_record_once(broker: Broker, gateway: Gateway, group_i
     for value in values:
         producer.produce(source, value, partition=int(value[:1]))
     producer.flush()
+
+    before = announced(gateway)
 
     def copier(name: str, log: IO[bytes]) -> subprocess.Popen[bytes]:
         command = java.copier(gateway.bootstrap_servers, source, sink, group_id, f"{group_id}-{name}")
@@ -320,3 +402,4 @@ def test_copiers_copy_each_record_once(broker: Broker, gateway: Gateway, group_i
         wait_until(lambda: has(len(values)), account=lambda: (tmp_path / "b").read_text())
         assert not has(len(values) + 1)
     assert sorted(found) == sorted(values), "each record is copied once"
+    assert announced(gateway) == before

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
@@ -20,6 +22,9 @@ from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until
 
 pytestmark = pytest.mark.long
+
+SOON_S = 60.0
+"""Less than the waits for brokers that do not answer, together. It takes 5 to 10 s."""
 
 
 def fetched(url: str) -> Any:
@@ -43,17 +48,53 @@ def await_observed(bootstrap_servers: str, log: Path) -> None:
     consumer.close()
 
 
-def test_up_serves_and_shows_a_stock_client_and_leaves_nothing(tmp_path: Path) -> None:
-    """S23, S24."""
-    ready_file, log, temporary = tmp_path / "ready", tmp_path / "log", tmp_path / "temporary"
+class Up(NamedTuple):
+    """A running `coordinator up`: its process, its log, the content of its ready file, and its temporary folder."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    ready: dict[str, Any]
+    temporary: Path
+
+    @property
+    def children(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+
+@contextmanager
+def up(folder: Path, *flags: str) -> Iterator[Up]:
+    ready_file, log, temporary = folder / "ready", folder / "log", folder / "temporary"
     temporary.mkdir()
-    command = [sys.executable, "-m", "streaming", "up", "--no-demo", "--observe", "--ready-file", str(ready_file)]
+    command = [sys.executable, "-m", "streaming", "up", "--no-demo", *flags, "--ready-file", str(ready_file)]
     with log.open("wb") as out:
         environment = {**os.environ, "TMPDIR": str(temporary)}
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)
     try:
         wait_until(lambda: ready_file.exists() or process.poll() is not None, account=log.read_text)
-        ready = json.loads(ready_file.read_text())
+        yield Up(process, log, json.loads(ready_file.read_text()), temporary)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def is_broker(process: psutil.Process) -> bool:
+    return process.status() != psutil.STATUS_ZOMBIE and "kafka.Kafka" in process.cmdline()
+
+
+def test_up_ends_with_its_only_broker(tmp_path: Path) -> None:
+    """Ctrl-C in the same moment does not delay it."""
+    with up(tmp_path) as started:
+        [broker] = filter(is_broker, started.children)
+        broker.kill()
+        started.process.send_signal(signal.SIGINT)
+        assert started.process.wait(SOON_S) == 1, started.log.read_text()
+        assert started.log.read_text().strip().splitlines()[-1].startswith("coordinator: No broker was left")
+
+
+def test_up_serves_and_shows_a_stock_client_and_leaves_nothing(tmp_path: Path) -> None:
+    """S23, S24."""
+    with up(tmp_path, "--observe") as started:
+        process, log, ready, temporary = started
         through_gateway = {"bootstrap.servers": ready["gateway"], "client.id": "ana"}
         admin = AdminClient(through_gateway)  # it must exist until its requests are answered
         admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(HANG_S)
@@ -68,13 +109,10 @@ def test_up_serves_and_shows_a_stock_client_and_leaves_nothing(tmp_path: Path) -
         consumer.close()
         assert ready["observed"] == {"groups": "observed.groups", "events": "observed.events"}
         await_observed(ready["bootstrap_servers"], log)
-        children = psutil.Process(process.pid).children(recursive=True)
+        children = started.children
         assert children
         process.send_signal(signal.SIGINT)
         assert process.wait(HANG_S) == 0, log.read_text()
         _, alive = psutil.wait_procs(children, timeout=HANG_S)
         assert not alive
         assert not list(temporary.glob("*coordinator*"))
-    finally:
-        process.kill()
-        process.wait()

@@ -5,7 +5,7 @@ from streaming.client.consumer_protocol.data import ConsumerProtocolConfig, Targ
 from streaming.client.consumer_protocol.member import ConsumerProtocolMember
 from streaming.client.consumer_protocol.states import State
 from streaming.client.driver import MemberDriver
-from streaming.client.transport import Transport
+from streaming.client.transport import PATIENCE_MS, Transport
 
 
 class ConsumerProtocolDriver(MemberDriver[ConsumerProtocolMember]):
@@ -16,7 +16,11 @@ class ConsumerProtocolDriver(MemberDriver[ConsumerProtocolMember]):
     """
 
     def __init__(self, transport: Transport, config: ConsumerProtocolConfig) -> None:
-        super().__init__(transport, lambda prefix, now_ms: ConsumerProtocolMember(config, prefix, now_ms))
+        super().__init__(
+            transport,
+            lambda prefix, now_ms: ConsumerProtocolMember(config, prefix, now_ms),
+            PATIENCE_MS,  # the coordinator has the session timeout: 45 s by default
+        )
 
     @property
     def is_in_group(self) -> bool:

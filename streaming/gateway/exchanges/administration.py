@@ -107,7 +107,7 @@ def _described(group_id: str, answer: AnyAnswer, version: int, allowed: frozense
         return _GROUP(
             group_id=group_id,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND.number,
-            error_message=f"Group {group_id} not found.",
+            error_message=said.error_message or f"Group {group_id} not found.",
             group_state=said.state.value,
         )
     return _GROUP(

@@ -44,6 +44,10 @@ class GatewayData(Protocol):
     def partitions_of(self, topic: str) -> int | None:
         """Return the number of a topic's partitions; None if the topic does not exist."""
 
+    @property
+    def missing_code(self) -> int:
+        """The error of a partition that does not exist, as far as the brokers have answered."""
+
     def coordinates(self, group_id: str) -> bool:
         """Return whether clients are sent to this broker's port for a group."""
 
@@ -54,7 +58,7 @@ class GatewayData(Protocol):
         """Return the name of the topic with that id; None if there is none."""
 
     def topic_id_of(self, topic: str) -> str | None:
-        """Return the id of a topic, as text; None if there is no such topic, or the gateway was not told lately."""
+        """Return the id of a topic, as text; `NO_TOPIC` if there is no such topic, and None if that is not known."""
 
     def matching(self, pattern: str) -> Matches:
         """Return the topics that the message's pattern matches, as far as the client may see them."""
@@ -104,6 +108,16 @@ def no_named_topics(message: Any, world: GatewayData) -> dict[str, int]:
     return {}
 
 
+def no_fetched_groups(message: Any) -> Collection[str]:
+    """Return no groups, for requests that fetch no offsets."""
+    return ()
+
+
+def no_fetched_topics(message: Any, world: GatewayData) -> Collection[str]:
+    """Return no topics, for requests that fetch no offsets."""
+    return ()
+
+
 def no_topic_ids(message: Any) -> Collection[bytes]:
     """Return no ids, for requests that name topics."""
     return ()
@@ -121,6 +135,12 @@ class Preparing(Protocol):
     async def write(self, message: Any, until_s: float) -> Any:
         """Prepare a TxnOffsetCommit."""
 
+    def has_unsettled(self, group_ids: Collection[str]) -> bool:
+        """Return whether a group may have offsets of a transaction that was ended, and is not settled."""
+
+    async def settle(self, group_ids: Collection[str]) -> None:
+        """Wait until all groups have the offsets of transactions that were ended."""
+
 
 class Served(NamedTuple):
     """An API that this coordinator serves.
@@ -131,7 +151,10 @@ class Served(NamedTuple):
         topics_named: Returns the topics whose metadata `exchange` needs, each with the number of partitions that it
             must have to contain all named partitions.
         topic_ids: Returns the ids of topics that a message has in place of names; None if it needs all topics' ids.
+        topics_fetched: Returns the topics whose present ids `exchange` needs.
         subscription: Returns the topics whose facts `exchange` needs.
+        groups_fetched: Returns the groups whose offsets are fetched, if they need not be stable. A client that requires
+            stable ones asks again while they are not.
         prepare: The work at the brokers that comes before the exchange. `exchange` gets its result as a further
             argument.
         has_large_response: Whether a response may be far larger than its request.
@@ -144,7 +167,9 @@ class Served(NamedTuple):
     exchange: Callable[..., Exchange]
     topics_named: Callable[[Any, GatewayData], dict[str, int]] = no_named_topics
     topic_ids: Callable[[Any], Collection[bytes] | None] = no_topic_ids
+    topics_fetched: Callable[[Any, GatewayData], Collection[str]] = no_fetched_topics
     subscription: Callable[[Any], Subscription] = no_subscription
+    groups_fetched: Callable[[Any], Collection[str]] = no_fetched_groups
     prepare: Callable[["Preparing", Any, float], Awaitable[Any]] | None = None
     has_large_response: bool = False
 

@@ -14,9 +14,11 @@ from uuid import UUID
 
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer.group import OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse
+from msgspec import UNSET
 
 from coordinator import requests
 from coordinator.access import Operation, Resource
+from coordinator.base_request import NO_TOPIC
 from coordinator.errors import ErrorCode
 from coordinator.outputs import (
     AnyAnswer,
@@ -38,8 +40,6 @@ from streaming.gateway.exchanges.exchange import (
     of_one,
 )
 from streaming.gateway.ids import id_of, id_text
-
-UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.number
 
 MISSING_GROUP = 9
 """From this version on, a commit to a missing group has the error GROUP_ID_NOT_FOUND; before, ILLEGAL_GENERATION."""
@@ -79,11 +79,25 @@ def ids_committed(message: Any) -> set[bytes]:
 
 def ids_fetched(message: Any) -> set[bytes] | None:
     """Return the ids of the topics that are fetched; None if all topics of a group are."""
-    if message.version < BY_ID:
-        return set()
-    if any(group.topics is None for group in message.groups):
+    if any(group.topics is None for group in _groups(message)):
         return None
-    return {topic.topic_id for group in message.groups for topic in group.topics}
+    return {topic.topic_id for group in _groups(message) for topic in group.topics if _has_id(topic)}
+
+
+def topics_fetched(message: Any, world: GatewayData) -> set[str]:
+    """Return the names of the topics that are fetched."""
+    named = (_name(topic, world) for group in _groups(message) for topic in group.topics or ())
+    return {name for name in named if name is not None}
+
+
+def groups_fetched(message: Any) -> list[str]:
+    """Return the ids of the groups whose offsets are fetched, whether they are stable or not."""
+    return [] if message.require_stable else [group.group_id for group in _groups(message)]
+
+
+def _groups(message: Any) -> Sequence[Any]:
+    """Return the groups of a fetch, each with its topics."""
+    return message.groups if message.version >= MANY_GROUPS else [message]
 
 
 def _name(topic: Any, world: GatewayData) -> str | None:
@@ -123,16 +137,18 @@ def codes_of(
     known: Iterable[bool],
     said: OffsetCommitAnswer | TxnOffsetCommitAnswer | OffsetDeleteAnswer,
     secret: Codes,
+    otherwise: int,
 ) -> Iterator[int]:
     """Return the code of each partition of a request. The question contained only the partitions that are `known`.
 
     Args:
         topics: The topic of each partition; None for an unknown id.
         secret: By topic, the code that replaces the error of a missing partition.
+        otherwise: The error of the other missing partitions.
     """
     answered = chain((p.code for p in said.partitions), repeat(said.code or SERVER_ERROR.number))
     return (
-        next(answered) if is_known else secret.get(topic, UNKNOWN_PARTITION)
+        next(answered) if is_known else secret.get(topic, otherwise)
         for topic, is_known in zip(topics, known, strict=True)
     )
 
@@ -182,9 +198,10 @@ def commit(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     named = [name for name, topic in topics for _ in topic.partitions]
     known = [is_there(world, name, p.partition_index) for name, topic in topics for p in topic.partitions]
     missing, about = about_missing(world, asker, message.group_id, Operation.READ, named, known)
+    missing_code = world.missing_code
 
     def committed(said: OffsetCommitAnswer, rest: Sequence[AnyAnswer]) -> ApiMessage:
-        codes: Iterator[int] = codes_of(named, known, said, secret_codes(missing, rest))
+        codes: Iterator[int] = codes_of(named, known, said, secret_codes(missing, rest), missing_code)
         if version < MISSING_GROUP:
             codes = map(_before_missing_group, codes)
         ended = each_with_its_code(message.topics, codes, _COMMITTED_TOPIC, _COMMITTED)
@@ -252,14 +269,15 @@ def _offset_fetch(
     topics = group.topics
     if topics is not None:
         named = ((_name(topic, world), topic) for topic in topics)
-        topics = tuple(_of_topic(name, topic) for name, topic in named if name is not None)
+        topics = tuple(_of_topic(name, topic, world) for name, topic in named if name is not None)
     return requests.OffsetFetch(
         **asker.fields(), group_id=group.group_id, topics=topics, require_stable=require_stable, **who
     )
 
 
-def _of_topic(name: str, topic: Any) -> requests.TopicPartitions:
-    topic_id = id_text(topic.topic_id) if _has_id(topic) else None
+def _of_topic(name: str, topic: Any, world: GatewayData) -> requests.TopicPartitions:
+    """Return the partitions of a topic. With its id, a fetch by name finds no offsets of an earlier topic."""
+    topic_id = id_text(topic.topic_id) if _has_id(topic) else world.topic_id_of(name)
     return requests.TopicPartitions(name, tuple(topic.partition_indexes), topic_id)
 
 
@@ -269,7 +287,7 @@ def _fetched_of_one(answer: AnyAnswer, message: Any, world: GatewayData) -> ApiM
     if said.code and version < ONE_ERROR:
         found = [FetchedOffset(t.name, p, code=said.code) for t in message.topics for p in t.partition_indexes]
     is_told = not said.code or version < ONE_ERROR
-    named = _by_name(found) if message.topics is None else _as_asked(message.topics, found, world)
+    named = _by_name(_present(found, world)) if message.topics is None else _as_asked(message.topics, found, world)
     topics = _topics_of(named, _FETCHED_TOPIC, _FETCHED) if is_told else []
     return OffsetFetchResponse(version=version, error_code=said.code, topics=topics)
 
@@ -281,9 +299,9 @@ def _fetched_of_many(answers: Sequence[AnyAnswer], message: Any, world: GatewayD
         if group.topics is not None:
             named = _as_asked(group.topics, said.partitions, world)
         elif message.version < BY_ID:
-            named = _by_name(said.partitions)
+            named = _by_name(_present(said.partitions, world))
         else:
-            named = _by_id(said.partitions, world)
+            named = _by_id(_present(said.partitions, world), world)
         topics = [] if said.code else _topics_of(named, _FETCHED_TOPIC_OF_MANY, _FETCHED_OF_MANY)
         groups.append(_FETCHED_GROUP(group_id=group.group_id, error_code=said.code, topics=topics))
     return OffsetFetchResponse(version=message.version, groups=groups)
@@ -308,8 +326,19 @@ def _by_name(found: Iterable[FetchedOffset]) -> Named:
     return (({"name": name}, offsets) for name, offsets in groupby(found, key=lambda offset: offset.topic))
 
 
+def _present(found: Iterable[FetchedOffset], world: GatewayData) -> Iterator[FetchedOffset]:
+    """Yield the found offsets without those whose topic is missing now, or was made anew, as far as is known."""
+    ids = dict[str, str | None]()
+    for offset in found:
+        if offset.topic not in ids:
+            ids[offset.topic] = world.topic_id_of(offset.topic)
+        topic_id = ids[offset.topic]
+        if topic_id is None or (topic_id != NO_TOPIC and offset.topic_id in (UNSET, topic_id)):
+            yield offset
+
+
 def _by_id(found: Iterable[FetchedOffset], world: GatewayData) -> Named:
-    """Return the found offsets by the ids of their topics, without the topics that are missing now."""
+    """Return the found offsets by the ids of their topics, without the topics whose id is not known."""
     for name, offsets in groupby(found, key=lambda offset: offset.topic):
         if topic_id := world.topic_id_of(name):
             yield {"topic_id": id_of(topic_id)}, offsets
@@ -346,6 +375,7 @@ def delete(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     topics = [topic for topic, partitions in named for _ in partitions]
     known = [is_there(world, topic, p) for topic, partitions in named for p in partitions]
     missing, about = about_missing(world, asker, message.group_id, Operation.DELETE, topics, known)
+    missing_code = world.missing_code
     request = requests.OffsetDelete(
         **asker.fields(),
         group_id=message.group_id,
@@ -359,7 +389,7 @@ def delete(message: Any, asker: Asker, world: GatewayData) -> Exchange:
         said = expected(answers[0], OffsetDeleteAnswer)
         if said.code:
             return OffsetDeleteResponse(version=message.version, error_code=said.code)
-        codes = codes_of(topics, known, said, secret_codes(missing, answers[1:]))
+        codes = codes_of(topics, known, said, secret_codes(missing, answers[1:]), missing_code)
         ended = each_with_its_code(message.topics, codes, _DELETED_TOPIC, _DELETED)
         return OffsetDeleteResponse(version=message.version, topics=ended)
 

@@ -10,7 +10,12 @@ from collections.abc import Awaitable, Iterator, Sequence
 from itertools import compress, repeat
 from typing import Any
 
-from kafka.errors import InvalidTxnStateError, TransactionAbortableError
+from kafka.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    TransactionAbortableError,
+)
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.producer.transaction import AddOffsetsToTxnResponse, TxnOffsetCommitResponse
 
@@ -49,6 +54,7 @@ def commit_offsets(message: Any, asker: Asker, world: GatewayData, written: Any)
     partitions = [p for topic in message.topics for p in topic.partitions]
     known = [is_there(world, name, p.partition_index) for name, p in zip(named, partitions, strict=True)]
     missing, about = about_missing(world, asker, message.group_id, Operation.READ, named, known)
+    missing_code = world.missing_code
 
     def respond(codes: Iterator[int]) -> ApiMessage:
         topics = each_with_its_code(message.topics, codes, _TOPIC, _PARTITION)
@@ -58,7 +64,7 @@ def commit_offsets(message: Any, asker: Asker, world: GatewayData, written: Any)
         return Exchange((), lambda answers: respond(repeat(_known(written.code, message.version))))
 
     def committed(said: TxnOffsetCommitAnswer, rest: Sequence[AnyAnswer]) -> ApiMessage:
-        return respond(codes_of(named, known, said, secret_codes(missing, rest)))
+        return respond(codes_of(named, known, said, secret_codes(missing, rest), missing_code))
 
     if not any(known):
         return Exchange(about, lambda answers: committed(TxnOffsetCommitAnswer(request_id=None), answers))
@@ -80,9 +86,13 @@ def commit_offsets(message: Any, asker: Asker, world: GatewayData, written: Any)
 
 
 def _known(code: int, version: int) -> int:
-    """Return an error of the brokers as clients of a version know it."""
-    is_abortable = code == InvalidTxnStateError.errno and version >= ABORTABLE_FROM
-    return TransactionAbortableError.errno if is_abortable else code
+    """Return an error of the brokers as a commit of a version has it. A fenced producer is one of an older epoch."""
+    known: int = code
+    if code == ProducerFencedError.errno:
+        known = InvalidProducerEpochError.errno
+    elif code == InvalidTxnStateError.errno and version >= ABORTABLE_FROM:
+        known = TransactionAbortableError.errno
+    return known
 
 
 def _to_commit(topic: str, partition: Any, world: GatewayData) -> requests.OffsetToCommit:

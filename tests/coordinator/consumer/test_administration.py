@@ -164,6 +164,7 @@ def test_description_leaves_out_topics_that_are_gone():
 def test_the_classic_description_is_that_of_no_group():
     answer = two().sends(DescribeGroup)
     assert (answer.code, answer.group_id, answer.state.value, answer.members) == (0, "g", "Dead", ())
+    assert answer.error_message == "Group g is not a classic group."
 
 
 def test_a_classic_group_has_no_description_of_the_consumer_protocol():
@@ -254,6 +255,15 @@ JOIN: dict[str, Any] = {
 def classic_join(c: Conversation) -> None:
     """Start a classic group with a parked join."""
     c.steps_join(JOIN)
+
+
+def test_new_classic_member_gets_its_id_before_its_metadata_is_read():
+    """KIP-394. The join with that id is refused."""
+    c = Conversation().plays("T:1\nA 0 -> 2 {0}")
+    broken = JOIN | {"protocols": (Protocol("range", b""),), "require_known_member_id": True}
+    answer = c.sends(JoinGroup, member_id="", **broken)
+    assert answer.code == 79
+    assert c.sends(JoinGroup, member_id=answer.member_id, **broken).code == 23
 
 
 def test_no_protocols_are_mixed_if_the_policy_says_so():

@@ -18,6 +18,7 @@ from tests.coordinator.consumer.test_mixed import Mixed
 JOIN: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ("T",), "topic_partitions": ()}
 HEARTBEAT = {"kind": "consumer_group_heartbeat", "request_id": "r", "reply_to": "b", "group_id": "g"}
 COMMIT = {**HEARTBEAT, "kind": "txn_offset_commit", "producer_id": 1, "producer_epoch": 0, "offsets": []}
+OPEN = {"producer_id": 1, "first": 1}
 REPORT = {"kind": "settle_transactions", "request_id": "r", "reply_to": "b", "topic_id": "t", "settled_before": 9}
 FACT, OWNED = {"topic": "t"}, {"topic_id": topic_id("T"), "partitions": []}
 
@@ -68,7 +69,8 @@ BOUNDS: dict[str, tuple[int, Callable[[int], dict[str, Any]]]] = {
     "told patterns":          (limits.PATTERNS_MAX,         lambda n: told(regexes=resolved()["regexes"] * n)),
     "told pattern":           (limits.PATTERN_CHARS_MAX,    lambda n: resolved(regex="x" * n)),
     "topics of a told pattern": (limits.SUBSCRIBED_NAMES_MAX, lambda n: resolved(topics=["t"] * n)),
-    "committed transactions": (limits.SETTLED_COMMITS_MAX,  lambda n: {**REPORT, "committed": [1] * n}),
+    "ended transactions":     (limits.ENDED_TRANSACTIONS_MAX, lambda n: {**REPORT, "ended": [{**OPEN, "end": 2}] * n}),
+    "open transactions":      (limits.OPEN_TRANSACTIONS_MAX, lambda n: {**REPORT, "open": [OPEN] * n}),
     "place":                  (limits.PLACE_MAX,            lambda n: {**COMMIT, "place": n}),
 }  # fmt: skip
 

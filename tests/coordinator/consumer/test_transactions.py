@@ -14,6 +14,7 @@ from coordinator.requests import (
     TxnOffsetCommit,
 )
 from tests.coordinator.consumer.conversation import Conversation
+from tests.coordinator.reports import report
 from tests.coordinator.wire import subscription
 
 
@@ -86,7 +87,7 @@ def test_pending_offsets_stay_when_a_group_changes_its_protocol():
         }
     )
     assert talk.shard.group("g") is not None, "the group is a classic one"
-    talk.sends(SettleTransactions, group_id="", topic_id="a topic", settled_before=11, committed=(10,))
+    talk.sends(SettleTransactions, **report(talk.shard, 11, [10]))
     said = talk.sends(OffsetFetch, topics=None)
     assert [(f.topic, f.partition, f.offset) for f in said.partitions] == [("T", 0, 5)]
 

@@ -16,7 +16,9 @@ from coordinator.outputs import (
     OffsetFetchAnswer,
     OffsetRecord,
     OffsetsDeleted,
+    OffsetsDropped,
     OffsetsExpired,
+    OffsetTopicsAnswer,
     Published,
     Reply,
     RepublishGroupAnswer,
@@ -133,7 +135,7 @@ class CommitsAreFenced:
                         self._is_fenced(self.asked.by(output))
                 elif isinstance(output.answer, SettleTransactionsAnswer):
                     stored.clear()
-                elif isinstance(output.answer, RepublishGroupAnswer):
+                elif isinstance(output.answer, RepublishGroupAnswer | OffsetTopicsAnswer):
                     stored.pop(self.asked.by(output).group_id, None)
             elif forgotten(output):
                 self.rolls.pop(output.group_id, None)
@@ -196,13 +198,13 @@ class OffsetsAreForgottenInTime:
                     gone[group_id][place] = known.pop(place)
             elif isinstance(output, Published) and isinstance(output.record, GroupRecord):
                 self.groups[group_id] = output.record
-            elif isinstance(output, OffsetsExpired | OffsetsDeleted):
+            elif isinstance(output, OffsetsExpired | OffsetsDeleted | OffsetsDropped):
                 told = gone.pop(group_id, {})
                 assert list(told) == list(output.partitions), f"{list(told)} are gone, reported is {output}"
                 for offset in told.values():
                     if isinstance(output, OffsetsExpired):
                         assert output.at_ms >= self._promised_ms(self.groups[group_id], offset), f"early: {offset}"
-                    else:
+                    elif isinstance(output, OffsetsDeleted):
                         self._is_unsubscribed(self.groups[group_id], offset.topic)
         assert not any(gone.values()), f"no event reports {dict(gone)}"
 

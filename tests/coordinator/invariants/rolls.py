@@ -87,11 +87,13 @@ class AnswersFitTheGroup:
         self.rolls: defaultdict[str, Roll] = defaultdict(Roll)
         self.called: defaultdict[str, set[str]] = defaultdict(set)
         """The members that were told alone to join again, and have not."""
-        self.was_called: dict[str, frozenset[str]] = {}
+        self.was_called: dict[str, dict[str, int]] = {}
+        """The members whose calls last from before a step until after it, with the ends of their offers."""
         self.joined: set[tuple[str, str | None]] = set()
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)
+        self._end_calls(step)
         for output in step.outputs:
             self._call(output)
             if type(output) is Reply:
@@ -111,8 +113,14 @@ class AnswersFitTheGroup:
         for group_id, group in (step.groups or {}).items():
             called = frozenset(group.vitals.called)
             assert called <= self.called[group_id], f"{called - self.called[group_id]} got no notice"
-            self.was_called[group_id] = called
+            self.was_called[group_id] = {m: group.seats.offers[m].until_ms for m in called}
             self.called[group_id] &= called
+
+    def _end_calls(self, step: Step) -> None:
+        """Remove the calls whose offers end in a step: a later heartbeat in the step is answered NONE."""
+        for group_id, group in (step.groups or {}).items():
+            calls = self.was_called.get(group_id, {})
+            self.was_called[group_id] = {m: until for m, until in calls.items() if until > group.vitals.now_ms}
 
     def _call(self, output: Output) -> None:
         """Update the members that have to join again alone."""

@@ -20,6 +20,7 @@ from coordinator.outputs import (
     OffsetFetchAnswer,
     OffsetRecord,
     OffsetsExpired,
+    OffsetTopicsAnswer,
     Output,
     Published,
     Reply,
@@ -45,11 +46,11 @@ Stored = list[tuple[Partition, Value]]
 
 @dataclass
 class Taken:
-    """A commit inside a transaction was answered. The places before `settled_before` had ended."""
+    """A commit inside a transaction was answered. `is_late` if its transaction had ended."""
 
     request: TxnOffsetCommit
     answer: TxnOffsetCommitAnswer
-    settled_before: int
+    is_late: bool
     stored: Stored
 
 
@@ -105,6 +106,12 @@ class Transactions:
     def __init__(self, asked: KnownRequests) -> None:
         self.asked = asked
         self.topic_id, self.settled_before = "", 0
+        self.open: dict[int, int] = {}
+        """By producer, the first place of the transaction that is open at `settled_before`."""
+
+        self.producers: dict[int, int] = {}
+        """By place, the producer of a pending commit."""
+
         self.pending: defaultdict[str, Commits] = defaultdict(dict)
         self.committed: defaultdict[str, dict[Partition, Value]] = defaultdict(dict)
         self.stored: defaultdict[str, Stored] = defaultdict(list)
@@ -161,6 +168,8 @@ class Transactions:
                         self._replace(request.group_id, (each.topic, each.partition))
             case RepublishGroupAnswer():
                 self.stored.pop(request.group_id, None)
+            case OffsetTopicsAnswer():  # offsets without an id have got one
+                self.committed[request.group_id].update(self.stored.pop(request.group_id, []))
             case TxnOffsetCommitAnswer():
                 return self._taken(request, answer)
             case OffsetFetchAnswer():
@@ -173,34 +182,63 @@ class Transactions:
     def _unstable(self, group_id: str) -> set[Partition]:
         return {partition for commit in self.pending.get(group_id, {}).values() for partition in commit}
 
-    def _replace(self, group_id: str, partition: Partition) -> None:
-        for commit in self.pending.get(group_id, {}).values():
-            if partition in commit:
+    def _replace(self, group_id: str, partition: Partition, before: int = PLACE_END) -> None:
+        for place, commit in self.pending.get(group_id, {}).items():
+            if partition in commit and place < before:
                 commit[partition] = None
 
     def _taken(self, request: TxnOffsetCommit, answer: TxnOffsetCommitAnswer) -> Taken:
         taken = dict(_accepted(request.offsets, answer))
         if taken:
             self.pending[request.group_id].setdefault(request.place, {**taken})
-        return Taken(request, answer, self.settled_before, self.stored.pop(request.group_id, []))
+            self.producers[request.place] = request.producer_id
+        is_open = request.place >= min(self.settled_before, self.open.get(request.producer_id, PLACE_END))
+        return Taken(request, answer, not is_open, self.stored.pop(request.group_id, []))
 
     def _settled(self, request: SettleTransactions, answer: SettleTransactionsAnswer) -> Settled:
-        is_lost = bool(self.topic_id) and self.topic_id != request.topic_id
-        self.settled_before = max(0 if is_lost else self.settled_before, answer.settled_before)
-        self.topic_id = request.topic_id
-        before = PLACE_END if is_lost else self.settled_before
-        wanted = set[int]() if is_lost else set(request.committed)
         expected: dict[str, Stored] = {}
-        for group_id, commits in self.pending.items():
-            ended = sorted(place for place in commits if place < before)
-            of_group = [(place in wanted, commits.pop(place)) for place in ended]
-            kept = [(p, v) for is_kept, commit in of_group for p, v in commit.items() if is_kept and v is not None]
-            if kept:
-                expected[group_id] = kept
-                self.committed[group_id].update(kept)
+        if self.topic_id and self.topic_id != request.topic_id:
+            self.pending.clear()
+            self.settled_before, self.open = 0, {}
+        elif request.settled_from <= self.settled_before:
+            self._end(request, answer, expected)
+        self.topic_id = request.topic_id
+        if answer.settled_before == request.settled_before:
+            self._reach(request, request.settled_before)
         stored = dict(self.stored)
         self.stored.clear()
         return Settled(request, expected, stored)
+
+    def _end(self, request: SettleTransactions, answer: SettleTransactionsAnswer, expected: dict[str, Stored]) -> None:
+        """End the transactions that a report names: all, or as many commits as the answer counts."""
+        spans = sorted(request.ended, key=lambda each: each.end)
+        ended = [
+            (each.end, place, group_id, each.is_committed)
+            for group_id, commits in self.pending.items()
+            for place in commits
+            for each in spans
+            if each.producer_id == self.producers[place] and each.first <= place <= each.end
+        ]
+        ended.sort(key=lambda each: each[:2])
+        handled = answer.committed + answer.aborted
+        for _, place, group_id, is_committed in ended[:handled]:
+            commit = self.pending[group_id].pop(place)
+            kept = [(partition, value) for partition, value in commit.items() if value is not None]
+            if is_committed and kept:
+                expected.setdefault(group_id, []).extend(kept)
+                self.committed[group_id].update(kept)
+                for partition, _ in kept:
+                    self._replace(group_id, partition, before=place)
+        assert len(ended) == handled or answer.settled_before < request.settled_before, f"{ended} have ended: {answer}"
+        if len(ended) > handled:
+            self._reach(request, answer.settled_before)
+            self.open[self.producers[ended[handled][1]]] = ended[handled][1]
+
+    def _reach(self, request: SettleTransactions, reached: int) -> None:
+        if reached >= self.settled_before:
+            begun = [*request.open, *(each for each in request.ended if each.end >= reached)]
+            self.open = {each.producer_id: each.first for each in begun if each.first < reached}
+            self.settled_before = reached
 
 
 def _accepted(offsets: Iterable[OffsetToCommit], answer: Any) -> Iterator[tuple[Partition, Value]]:
@@ -316,9 +354,9 @@ class LateCommitsAreRefused:
         for happening in self.transactions.of(step):
             if isinstance(happening, Taken):
                 codes = {each.code for each in happening.answer.partitions}
-                place, before = happening.request.place, happening.settled_before
-                assert NONE not in codes or place >= before, f"{place} has ended at {before}, and is accepted"
-                assert LATE not in codes or place < before, f"{place} is open at {before}, and is refused as late"
+                place = happening.request.place
+                assert NONE not in codes or not happening.is_late, f"{place} has ended, and is accepted"
+                assert LATE not in codes or happening.is_late, f"{place} is open, and is refused as late"
 
 
 def _groups(step: Step) -> Iterator[tuple[str, Group | ConsumerGroup]]:

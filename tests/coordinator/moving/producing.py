@@ -10,6 +10,7 @@ from typing import Any
 
 from coordinator.errors import ErrorCode
 from coordinator.outputs import SettleTransactionsAnswer, TxnOffsetCommitAnswer
+from coordinator.requests import EndedTransaction, OpenTransaction
 from tests.coordinator.moving.client import Client
 
 
@@ -19,13 +20,13 @@ class Topic:
     Args:
         end: The place of the next record.
         open: The places of open transactions.
-        committed: The places of committed ones.
+        ended: The transactions that have ended.
     """
 
     def __init__(self) -> None:
         self.end = 0
         self.open: set[int] = set()
-        self.committed: set[int] = set()
+        self.ended: list[EndedTransaction] = []
 
     def write(self) -> int:
         """Write a record of an open transaction. Return its place."""
@@ -33,16 +34,22 @@ class Topic:
         self.open.add(self.end - 1)
         return self.end - 1
 
-    def finish(self, places: set[int], *, commits: bool) -> None:
-        """End a transaction."""
+    def finish(self, places: set[int], *, commits: bool) -> int:
+        """End a transaction. Return the offset of its end."""
         self.open -= places
-        self.committed |= places if commits else set()
+        if places:
+            self.ended.append(EndedTransaction(1, min(places), self.end, commits))
+            self.end += 1
+        return self.end - 1
 
     def report(self, settled: int) -> dict[str, Any]:
         """Return the fields of the report that the driver sends if the shard has settled all before a place."""
-        before = min(self.open, default=self.end)
-        committed = tuple(sorted(place for place in self.committed if settled <= place < before))
-        return {"settled_from": settled, "settled_before": before, "committed": committed}
+        return {
+            "settled_from": settled,
+            "settled_before": self.end,
+            "ended": tuple(each for each in self.ended if each.end >= settled),
+            "open": tuple(OpenTransaction(1, min(self.open)) for _ in self.open)[:1],
+        }
 
 
 class Producer(Client):
@@ -52,7 +59,7 @@ class Producer(Client):
         topics: The transactions topic of each coordinator.
         places: The records of its transaction, by coordinator.
         accepted: The coordinator that has accepted the commit of the open transaction, and its place there.
-        ended: The same of the last transaction, until it is settled.
+        ended: The coordinator of the last transaction, and the offset of its end there, until it is settled.
         visible: The offsets of the committed transactions.
     """
 
@@ -81,10 +88,10 @@ class Producer(Client):
     def end(self) -> None:
         """Commit the transaction, or abort it."""
         commits = self.chance.random() < 0.7
-        for side, places in self.places.items():
-            self.topics[side].finish(places, commits=commits)
-            self.places[side] = set()
-        self.is_open, self.accepted, self.ended = False, None, self.accepted
+        ends = {side: self.topics[side].finish(places, commits=commits) for side, places in self.places.items()}
+        self.places = {side: set() for side in ends}
+        self.ended = None if self.accepted is None else (self.accepted[0], ends[self.accepted[0]])
+        self.is_open, self.accepted = False, None
         if commits:
             self.visible.add(self.offset)
 

@@ -15,6 +15,7 @@ from coordinator.outputs import ReleaseGroupAnswer, Reply, SettleTransactionsAns
 from coordinator.requests import OffsetToCommit as ToCommit
 from coordinator.requests import SettleTransactions, TxnOffsetCommit
 from tests.coordinator.moving.pair import Coordinator, Pair
+from tests.coordinator.reports import report
 
 
 def commit(side: Coordinator, place: int, *, offset: int = 5, partition: int = 0) -> ErrorCode:
@@ -28,8 +29,7 @@ def commit(side: Coordinator, place: int, *, offset: int = 5, partition: int = 0
 
 def settle(side: Coordinator, before: int, *committed: int, topic_id: str = "T") -> None:
     """Report the ends of all transactions before a place."""
-    fields = {"group_id": "", "topic_id": topic_id, "settled_from": 0, "settled_before": before}
-    side.ask("driver", SettleTransactions, **fields, committed=committed)
+    side.ask("driver", SettleTransactions, **report(side.shard, before, committed, topic_id=topic_id))
     (answer,) = answers(side, SettleTransactionsAnswer)
     assert answer.settled_before == before
 

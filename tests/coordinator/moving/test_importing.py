@@ -15,7 +15,7 @@ from coordinator.move_requests import ImportGroup
 from coordinator.moving import carrying
 from coordinator.outputs import Event, GroupArrived, Published, Reply
 from coordinator.phases import Phase
-from coordinator.requests import OffsetToCommit, Received, TxnOffsetCommit
+from coordinator.requests import OffsetToCommit, OffsetTopic, Received, TxnOffsetCommit
 from tests.coordinator.consumer.conversation import Conversation, reconciling
 from tests.coordinator.moving.pair import Coordinator, Pair
 from tests.coordinator.scenario import Scenario
@@ -77,6 +77,17 @@ def test_a_stable_group_continues():
     t.commit("c1", {("t", 0): 8}).hears(ErrorCode.NONE)
     t.sync("c2").hears(ErrorCode.NONE, assignment=s.group.members[s.ids["c2"]].assignment)
     assert all(o.to for o in t.outputs if isinstance(o, Reply)), "nothing is sent to a missing mailbox"
+
+
+def test_the_ids_of_topics_are_those_of_other_brokers():
+    """R1: the file may come from another Kafka cluster. A report binds the offsets to the topics that exist here."""
+    there, here = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+    s = Scenario().at(1_000).commit_from_outside("tool", {("t", 0): 5}, topic_id=there)
+    t = Target.of(s).at(9_000_000)
+    assert t.imports(exported(s.group)) == "adopted"
+    t.fetch("reader", {"t": [0]}, topic_id=here)
+    assert [f.offset for f in t.said.partitions] == [5]
+    t.topics(OffsetTopic("t", None, here, 9_000_000)).hears(ErrorCode.NONE, bound=1, dropped=0)
 
 
 def test_members_that_are_gone_expire_once():

@@ -9,12 +9,14 @@ import pytest
 from coordinator import codec
 from coordinator.group import Group
 from coordinator.outputs import MemberLeft, Output, Reply, SyncGroupAnswer
-from coordinator.policies import Settle
+from coordinator.policies import Settle, Succession
 from coordinator.requests import Received, SyncGroup
 from tests.coordinator.invariants.agreements import SeatsHaveOneHolder
 from tests.coordinator.invariants.step import Step
 from tests.coordinator.scenario import Scenario
+from tests.coordinator.seats.deploy import Deploy
 from tests.coordinator.wire import assignment
+from tests.simulation.bugs import BUGS
 
 STATES = Path(__file__).parents[1] / "states"
 
@@ -54,6 +56,15 @@ def test_a_partition_may_pass_on_when_its_member_is_gone():
     """policies.md P1: then, and in another generation."""
     watch(synced("a", 0), synced("b", 1), left("a"), synced("b", 0))
     watch(synced("a", 0), synced("b", 0, generation_id=3))
+
+
+def test_a_called_member_that_is_not_told_so_is_found(monkeypatch: pytest.MonkeyPatch):
+    """policies.md 1.2: up to the end of its offer, not in the step of the end."""
+    s = Deploy.of(succession=Succession(standby_ms=600_000)).at(1_500).new("a").new("b").leave("c2")
+    offered_ms = s.group.seats.offers[s.ids["a"]].until_ms
+    BUGS["a called member is not told so"].plant(monkeypatch)
+    with pytest.raises(AssertionError, match="the response is 0, not 27"):
+        s.at(offered_ms - 1).heartbeat("a")
 
 
 def test_a_group_without_effects_of_policies_has_no_byte_for_them():

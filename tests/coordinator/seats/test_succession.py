@@ -198,6 +198,14 @@ def test_an_offer_lapses_and_the_next_standby_is_called():
     assert s.noticed() == {"a"}, "it is called again, because no other standby waits"
 
 
+def test_a_call_ends_with_its_offer_within_one_step():
+    """policies.md 1.2, 1.3: the heartbeat that brings the time of the end is answered after it."""
+    s = deploy(standby_ms=600_000).at(1_500).new("a").new("b").leave("c2")
+    offered_ms = s.group.seats.offers[s.ids["a"]].until_ms
+    s.at(offered_ms - 1).heartbeat("a").hears(ErrorCode.REBALANCE_IN_PROGRESS)
+    s.at(offered_ms).heartbeat("a").hears(ErrorCode.NONE).heartbeat("b").hears(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
 def test_a_newcomer_that_lets_its_seat_pass_waits_as_others_do():
     """policies.md 1.3: it has a debt from then on, so it does not wait for ever."""
     s = deploy().at(1_000).leave("c2").at(2_000).new("n").beat().live_until(17_000)

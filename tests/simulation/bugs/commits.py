@@ -49,15 +49,15 @@ BUGS = (
     Bug("offsets of an unreadable group are deleted", checks.is_of_consumers_or_empty,
         "group.phase is Phase.EMPTY or group.is_of_consumers", "True", "OffsetsAreForgottenInTime"),
     # -- published records ---------------------------------------------------------------------------------------------
-    Bug("an offset's tombstone is lost", offsets._drop,
+    Bug("an offset's tombstone is lost", offsets.drop,
         "yield Published(group.group_id, key, None, group.next_version(), now_ms)", "yield from ()",
         "OffsetsAreForgottenInTime"),
-    Bug("an offset's tombstone has the version before", offsets._drop,
+    Bug("an offset's tombstone has the version before", offsets.drop,
         "group.next_version()", "group.version", "VersionsHaveNoGap"),
     Bug("a group's tombstone is lost", offsets._forget,
         'yield Published(group.group_id, ("group", group.group_id), None, group.next_version(), now_ms)', "pass",
         "NothingWaitsForEver"),
     Bug("a group is forgotten and its offsets stay published", offsets.delete_group,
-        "yield from _drop(group, [(topic, partition) for topic, partition, _ in group.all_offsets()], now_ms)", "pass",
+        "yield from drop(group, [(topic, partition) for topic, partition, _ in group.all_offsets()], now_ms)", "pass",
         "TheForgottenAreTold"),
 )  # fmt: skip

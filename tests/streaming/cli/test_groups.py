@@ -24,6 +24,7 @@ from streaming.cli.telling import BadPlace, read_place, timeline_lines
 from streaming.config.settings import Settings
 from streaming.errors import Exit, NotFound
 from streaming.views import GroupView, Views, answers
+from streaming.views.lag import Bounds
 from streaming.views.rebalances import rebalances
 from tests.streaming.views.consumers import ENDED_MS, JOINED_AND_FREE_MS, REVOKING_MS, life_at
 from tests.streaming.views.deploy import NOW_MS as DEPLOYED_MS
@@ -40,7 +41,7 @@ AWAY_MS = 1_003_000
 @pytest.fixture(autouse=True)
 def _without_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the answers of brokers, which Kafka's tool asks for offsets and for their addresses."""
-    monkeypatch.setattr(kafka_describing, "ends_of", lambda settings, groups: {("T", 0): 50})
+    monkeypatch.setattr(kafka_describing, "ends_of", lambda settings, groups: {("T", 0): Bounds(0, 50)})
     coordinator = "127.0.0.1:9092  (1)"
     monkeypatch.setattr(kafka_describing, "_coordinators", lambda _, groups: {g.group_id: coordinator for g in groups})
 
@@ -161,7 +162,7 @@ COMMANDS: dict[str, Callable[[Views, Output], None]] = {
 
 def printed(command: str, form: OutputFormat, *, is_terminal: bool, capsys: pytest.CaptureFixture[str]) -> str:
     written = io.StringIO()
-    console = Console(file=written, force_terminal=True, width=300, color_system="standard", legacy_windows=False,
+    console = Console(file=written, force_terminal=True, width=320, color_system="standard", legacy_windows=False,
                       highlight=False, markup=False, emoji=False) if is_terminal else None  # fmt: skip
     to = Output(form, console)
     if is_terminal:

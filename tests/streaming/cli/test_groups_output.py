@@ -22,6 +22,7 @@ from streaming.cli.showing import BadPattern, Wanted
 from streaming.config.settings import Settings
 from streaming.errors import Exit
 from streaming.views import Views, answers
+from streaming.views.lag import Bounds
 from tests.streaming.cli.test_groups import NOW_MS, printed
 from tests.streaming.views.consumers import ConsumerTopics
 from tests.streaming.views.golden_views import ANA, CY, ENDS, EVIL, RECORDS, example_views, member
@@ -189,7 +190,7 @@ def test_a_closed_pipe_gives_no_traceback() -> None:
 def test_kafkas_tool_shows_a_commit_beyond_the_end_as_a_negative_lag(
     views: Views, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(kafka_describing, "ends_of", lambda settings, groups: dict.fromkeys(ENDS, 1))
+    monkeypatch.setattr(kafka_describing, "ends_of", lambda settings, groups: dict.fromkeys(ENDS, Bounds(0, 1)))
     kafka_describing.describe_offsets(Settings(), [views.groups["orders"]], is_verbose=False)
     assert re.search(r"orders +t +0 +\d+ +1 +-\d+ ", capsys.readouterr().out)
 

@@ -54,7 +54,7 @@ def committed(monkeypatch: pytest.MonkeyPatch) -> Committed:
     made: Committed = {}
     monkeypatch.setattr(moving, "commit", lambda _, group_id, offsets: made.update({group_id: dict(offsets)}))
     monkeypatch.setattr(moving, "BrokerLog", FakeLog)
-    monkeypatch.setattr(moving, "ends_of", lambda *_: {("orders", 0): 100, ("orders", 1): 600})
+    monkeypatch.setattr(moving, "ends_of", lambda *_: {("orders", 0): Bounds(0, 100), ("orders", 1): Bounds(0, 600)})
     return made
 
 
@@ -75,18 +75,49 @@ def written(write: Callable[[Output], Any], form: OutputFormat = OutputFormat.ta
 def test_offsets_are_shown_and_not_committed_without_execute(
     monkeypatch: pytest.MonkeyPatch, committed: Committed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given(monkeypatch, ours(offset=90).views(), theirs().views())
+    given(monkeypatch, Views(), theirs().views())
     lines = written(lambda to: moving.import_offsets(SETTINGS, "observed", ["clicks"], to, execute=False))
     assert lines == [
-        "GROUP TOPIC PARTITION OFFSET-HERE NEW-OFFSET", "clicks orders 0 90 40", "clicks orders 1 - 100",
+        "GROUP TOPIC PARTITION OFFSET-HERE NEW-OFFSET STATUS", "clicks orders 0 - 40 -", "clicks orders 1 - 100 -",
     ]  # fmt: skip
     assert committed == {}
     assert capsys.readouterr().err.splitlines() == [
         "Warning: clicks still has 2 members at Kafka's coordinator. Their later commits are not taken over.",
-        "Warning: orders-0 of clicks is committed here already, and further.",
         f"Warning: New offset (500) is higher than {LATEST} Value will be set to 100.",
         "Nothing was changed. --execute commits these offsets.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("offset", "seconds", "stays"),
+    [
+        pytest.param(500, 20, True, id="the group has gone on here"),
+        pytest.param(90, 5, True, id="an old client of Kafka's coordinator has committed later"),
+        pytest.param(20, 20, True, id="a reset on purpose"),
+        pytest.param(20, 5, False, id="the group has gone on at Kafka's coordinator"),
+        pytest.param(40, 20, False, id="the offset of the first import"),
+    ],
+)
+def test_a_repetition_takes_nothing_back(
+    monkeypatch: pytest.MonkeyPatch, committed: Committed, offset: int, seconds: int, stays: bool
+) -> None:
+    """Public reports, R5: a group that had gone on here to 500 was taken back to 100, with exit code 0."""
+    here = ours().commits(seconds, 0, offset, member_id="", generation_id=-1).views()
+    given(monkeypatch, here, theirs().views())
+    lines = written(lambda to: moving.import_offsets(SETTINGS, "observed", ["clicks"], to, execute=True))
+    row = f"clicks orders 0 {offset} - kept, newer" if stays else f"clicks orders 0 {offset} 40 -"
+    assert lines == ["GROUP TOPIC PARTITION OFFSET-HERE NEW-OFFSET STATUS", row, "clicks orders 1 - 100 -"]
+    taken = {} if stays else {("orders", 0): NewOffset(40, 3, "m")}
+    assert committed == {"clicks": {**taken, ("orders", 1): NewOffset(100, -1, "")}}
+
+
+def test_a_group_is_taken_back_on_purpose(
+    monkeypatch: pytest.MonkeyPatch, committed: Committed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given(monkeypatch, ours(offset=90).views(), theirs().views())
+    written(lambda to: moving.import_offsets(SETTINGS, "observed", ["clicks"], to, execute=True, rewinds=True))
+    assert committed["clicks"]["orders", 0] == NewOffset(40, 3, "m")
+    assert "Warning: orders-0 of clicks goes back: it is newer here." in capsys.readouterr().err.splitlines()
 
 
 def test_offsets_are_committed_with_their_epochs_and_metadata(

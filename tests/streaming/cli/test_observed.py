@@ -16,6 +16,7 @@ from streaming.cli.showing import GROUPS, Wanted, show_group
 from streaming.config.settings import Settings
 from streaming.errors import Exit, KeptByKafka, NoCoordinator
 from streaming.views import answers
+from streaming.views.lag import Bounds
 from tests.streaming.views.observing import Observed, T, member_id
 
 SENTENCE = "clicks is kept by Kafka's coordinator; observe only reads: use kafka-consumer-groups."
@@ -66,7 +67,7 @@ def test_lists_and_descriptions_say_who_keeps_a_group(observed: Observed) -> Non
     group = observed.views().groups["clicks"]
     with redirect_stdout(io.StringIO()) as to:
         Output(OutputFormat.table).rows(GROUPS, [answers.summary(group, {}, T)])
-        show_group(group, {("orders", 0): 20}, T, Output(OutputFormat.table))
+        show_group(group, {("orders", 0): Bounds(0, 20)}, T, Output(OutputFormat.table))
     head, line, *described = to.getvalue().splitlines()
     assert head.split()[-1] == "KEPT-BY"
     assert line.split()[-1] == "kafka"

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.cli.properties import BadProperties, read_properties, settings_in, to_settings
+from streaming.cli.properties import BadProperties, settings_in, to_settings
+from streaming.config.java_properties import read_properties
 from streaming.errors import Exit
 
 LINES: list[tuple[str, dict[str, str]]] = [

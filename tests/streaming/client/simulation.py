@@ -82,7 +82,7 @@ class Wire:
     def condition(self) -> threading.Condition:
         return threading.Condition()
 
-    def register(self, driver: Driver) -> str:
+    def register(self, driver: Driver, patience_ms: int) -> str:
         self._driver = driver
         return "1."
 

@@ -10,6 +10,7 @@ from kafka import KafkaConsumer
 from kafka.errors import KafkaConfigurationError
 
 from coordinator.assignors import RebalanceProtocol
+from streaming.client import GroupConsumer
 from streaming.client import config as module
 from streaming.client.config import CONSUMER_DEFAULTS, MEMBER_DEFAULTS, configure_consumer, configure_member
 from streaming.client.plans import effective_protocol
@@ -153,3 +154,10 @@ def test_resources_are_assigned_evenly_and_consumers_vote_only_if_they_say_so() 
     """With range, one member would get all resources: each is a topic with one partition."""
     assert configure_member(CONSUMER).group["group_remote_assignor"] == "uniform"
     assert configure_consumer(CONSUMER).group["group_remote_assignor"] is None
+
+
+@pytest.mark.parametrize("request_timeout_ms", [1, 600_000])
+def test_time_that_a_kafka_consumer_refuses_is_no_missing_broker(request_timeout_ms: int) -> None:
+    """It was reported as brokers that do not answer. A KafkaConsumer refuses it before it looks for brokers."""
+    with pytest.raises(KafkaConfigurationError, match=rf"request_timeout_ms \({request_timeout_ms}\)"):
+        GroupConsumer("t", bootstrap_servers="127.0.0.1:1", group_id="g", request_timeout_ms=request_timeout_ms)

@@ -45,7 +45,7 @@ class Transport:
     def condition(self) -> threading.Condition:
         return threading.Condition()
 
-    def register(self, driver: Driver) -> str:
+    def register(self, driver: Driver, patience_ms: int) -> str:
         self.registered += 1
         return "1."
 

@@ -142,3 +142,13 @@ def test_an_unreadable_message_or_a_failing_receiver_does_not_stop_delivery(
     assert len(ana.received) == 1
     assert "cannot be read" in caplog.text
     assert "a member's code failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("servers", "host"), [("127.0.0.1:9", "/127.0.0.1"), ("[::1]:9,127.0.0.1:9", "/::1"), ("127.0.0.1:port", "")]
+)
+def test_a_member_has_the_address_from_which_the_brokers_are_reached(
+    transport: Transport, servers: str, host: str
+) -> None:
+    transport._servers = servers
+    assert transport.client_host() == host

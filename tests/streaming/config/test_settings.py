@@ -87,6 +87,33 @@ def test_one_or_more_brokers_may_be_named(servers: str) -> None:
     assert Settings.load(bootstrap_servers=servers).bootstrap_servers == servers
 
 
+@pytest.mark.parametrize("name", ["gateway_host", "gateway_advertised_host", "health_host", "dashboard_host"])
+def test_a_host_has_no_port_and_no_brackets(name: str) -> None:
+    for host in ("kafka.example", "10.0.0.7", "::1", "fe80::1%eth0"):
+        assert getattr(Settings.load(**{name: host}), name) == host
+    assert getattr(Settings.load(**{name: "[::1]"}), name) == "::1"
+    for host in ("kafka.example:30001", "10.0.0.7:9192", "[::1]:9192", "tcp://kafka.example"):
+        with pytest.raises(BadSettings, match=f"{name}: it must be a host name or an address, without a port"):
+            Settings.load(**{name: host})
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "[::]"])
+def test_clients_are_not_sent_to_an_address_that_stands_for_all(host: str) -> None:
+    """Public reports, kafka-proxy 203. A broker refuses such an address in advertised.listeners as well."""
+    for settings in (
+        Settings.load(gateway_host=host),
+        Settings.load(gateway_advertised_host=host),
+        Settings.load(gateway_host="10.0.0.7", gateway_advertised_host=host),
+    ):
+        with pytest.raises(BadSettings, match="set gateway_advertised_host to its name or address"):
+            settings.gateway_client_host()
+    assert (
+        Settings.load(gateway_host=host, gateway_advertised_host="kafka.example").gateway_client_host()
+        == "kafka.example"
+    )
+    assert Settings.load(gateway_host="10.0.0.7").gateway_client_host() == "10.0.0.7"
+
+
 def test_offsets_of_one_group_may_be_kept_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COORDINATOR_OFFSETS_RETENTION_MINUTES_BY_GROUP", '{"orders": 20160}')
     assert Settings.load().group_config().offsets_retention_by_group_ms == {"orders": 14 * 24 * 3_600_000}
@@ -107,3 +134,24 @@ def test_commands_read_the_prefix_of_the_observer() -> None:
     shared = Settings(bootstrap_servers="h:1", checkpoint="same", observe_checkpoint="same")
     with pytest.raises(BadSettings, match="observe_checkpoint is checkpoint"):
         shared.observing()
+
+
+def test_the_secrets_of_files_and_of_settings_are_known(tmp_path: Path) -> None:
+    """An output has them removed, so each one must be among them."""
+    password, access, peers = (tmp_path / name for name in ("password", "access", "peers"))
+    keys = [letter * 32 for letter in "ABC"]
+    password.write_text("hunter2\n")
+    access.write_text(f"{keys[0]}\n{keys[1]}\n")
+    peers.write_text(f"{keys[2]}\n")
+    settings = Settings.load(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="SCRAM-SHA-256",
+        sasl_username="ana",
+        sasl_password_file=str(password),
+        access_key_file=str(access),
+        peers=("other",),
+        peer_key_file=str(peers),
+    )
+    assert settings.secrets() == {"hunter2", *keys}
+    assert Settings.load(access_key=keys[0]).secrets() == {keys[0]}
+    assert Settings.load().secrets() == frozenset()

@@ -16,6 +16,7 @@ from streaming.dashboard.app import ANSWERS, App
 from streaming.dashboard.live import Live, Phase, Status
 from streaming.dashboard.request_filter import HEADERS, LOOPBACK_NAMES, names_of
 from streaming.views import GroupView, Raw, answers
+from streaming.views.lag import Bounds
 from tests.streaming.dashboard.stage import Stage
 from tests.streaming.views.consumers import ENDED_MS, REVOKING_MS, life_at
 from tests.streaming.views.test_views import folded, raws
@@ -39,7 +40,7 @@ def stage() -> Stage:
     stage.members["pay"].remove(bo)
     stage.joins("pay")
     stage.shares("pay", PLACES)
-    stage.live.publish_lag_changes({("orders", 0): 100})
+    stage.live.publish_lag_changes({("orders", 0): Bounds(0, 100)})
     return stage
 
 

@@ -48,7 +48,7 @@ class Kafka:
     def catch_up(self, tell: Any) -> None:
         self._answer()
 
-    def of(self, wanted: Any) -> dict[Any, Any]:
+    def bounds(self, wanted: Any) -> dict[Any, Any]:
         return self._answer()
 
 

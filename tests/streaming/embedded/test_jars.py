@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from streaming.embedded.jars import BROKER, CONNECTORS, TOOLS, Bundle, fetch, read_lock, write_lock
+from streaming.embedded.jars import BROKER, CONNECTORS, TOOLS, Bundle, fetch, read_lock, unusable, write_lock
 from streaming.errors import JarsUnavailable
 
 JAVA = """#!/bin/sh
@@ -110,6 +110,17 @@ def test_a_jar_damaged_on_disk_is_fetched_again(online: Online) -> None:
     jars[1].write_text("sec")
     assert online.fetch() == ["first", "second"]
     assert online.starts == 2
+
+
+def test_what_would_be_downloaded_is_known_and_nothing_is_written(online: Online) -> None:
+    assert unusable(online.bundle, online.cache) == ["one.jar", "two.jar"]
+    assert not online.cache.exists()
+    online.fetch()
+    assert unusable(online.bundle, online.cache) == []
+    jar = next(online.cache.rglob("two.jar"))
+    jar.write_text("damaged")
+    assert unusable(online.bundle, online.cache) == ["two.jar"]
+    assert jar.read_text() == "damaged"
 
 
 def test_jars_copied_by_hand_need_no_download(online: Online) -> None:

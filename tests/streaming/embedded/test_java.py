@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.embedded.java import find_java
+from streaming.embedded.java import find_java, version_of
 from streaming.embedded.java_packages import install_command, install_command_here
 from streaming.errors import JavaMissing
 
@@ -39,6 +39,7 @@ def test_the_version_is_found_after_javas_note_on_its_options(tmp_path: Path, mo
     java = write_java(tmp_path, "Picked up JAVA_TOOL_OPTIONS: -Xmx9g", 'openjdk version "25" 2025-09-16')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert find_java() == java
+    assert version_of(java) == "25"
 
 
 def test_a_missing_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

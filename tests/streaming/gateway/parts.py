@@ -1,7 +1,8 @@
 """The environment of a connection's parts: a transport that stores written bytes, and test doubles of a gateway."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from streaming.gateway.apis import APIS
 from streaming.gateway.authorizer import Authorizer
 from streaming.gateway.cluster import Address
 from streaming.gateway.coordinators import Home
+from streaming.gateway.ends import Ends
 from streaming.gateway.flow import Flow
 from streaming.gateway.following import Following
 from streaming.gateway.gathering import Gathering, SendSingle
@@ -22,12 +24,15 @@ from streaming.gateway.ids import id_text
 from streaming.gateway.messages import Header
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Ledger, Outgoing
+from streaming.gateway.room import Room
+from streaming.gateway.shared import ClientKey
 from streaming.gateway.slots import Slot
 from streaming.gateway.topics import Topics
 from streaming.gateway.unanswered import Unanswered
 from streaming.gateway.upstream import Upstream
 from streaming.gateway.writing import Written
 from streaming.kafka.transactional import Transaction
+from tests.system.waiting import HANG_S
 
 OWN_TOPIC = "kept.requests"
 
@@ -156,6 +161,7 @@ class FakeAsking:
     """A double of the coordinator's client. It stores requests, and a test answers them."""
 
     shards = 4
+    lost_shards = frozenset[int]()
 
     def __init__(self, send_single: SendSingle | None = None) -> None:
         self.sent: list[tuple[Request, int | None]] = []
@@ -256,27 +262,20 @@ def fact_of(topic: str, partitions: int | None) -> TopicFact:
 
 @dataclass
 class FakeCluster:
-    """Brokers and topics. `refresh` waits for `is_refreshed`."""
+    """Brokers and topics."""
 
     topics: dict[str, int] = field(default_factory=lambda: {"t": 3})
-    sure: bool = True
     refreshed: int = 0
-    is_refreshed: asyncio.Event = field(default_factory=asyncio.Event)
-    is_recent: bool = True
 
     @property
     def names(self) -> frozenset[str]:
         return frozenset(self.topics)
 
-    def partitions_of(self, topic: str) -> int | None:
-        return self.topics.get(topic)
-
-    def is_sure_of(self, wanted: Mapping[str, int]) -> bool:
-        return self.sure
-
     async def refresh(self) -> None:
         self.refreshed += 1
-        await self.is_refreshed.wait()
+
+    def renew(self) -> None:
+        pass
 
     def coordinator_of(self, group_id: str) -> int | None:
         return 1 if group_id.startswith("g") else 2
@@ -296,6 +295,7 @@ class FakeTransactions:
         self.written = Written(0, 41)
         self.while_writing: Callable[[], None] = lambda: None
         self.until_s = float("-inf")
+        self.ends = Ends()
 
     async def join(self, transaction: Transaction, home: Home, until_s: float) -> Written:
         self.calls.append(("join", transaction, home.shard))
@@ -303,9 +303,9 @@ class FakeTransactions:
         return self.written
 
     async def write(
-        self, transaction: Transaction, home: Home, group_id: str, until_s: float, *, may_have_moved: bool
+        self, transaction: Transaction, home: Home, group_id: str, until_s: float, *, joins: bool
     ) -> Written:
-        prepared = "join and write" if may_have_moved else "write"
+        prepared = "join and write" if joins else "write"
         self.calls.append((f"{prepared} {group_id}", transaction, home.shard))
         self.until_s = until_s
         self.while_writing()
@@ -328,32 +328,50 @@ class FakeShared:
         self.asking: Any = FakeAsking()
         self.cluster: Any = FakeCluster()
         self.described: list[list[str]] = []
+        self.may_describe = threading.Event()
+        self.may_describe.set()
         self.topics = Topics(self.cluster, self._describe)
+        self.topics.note({"t": fact_of("t", 3)})
         self.following = Following(self.topics)
         self.transactions: Any = FakeTransactions()
         self.authorizer = Authorizer([OWN_TOPIC])
         self.connections: list[Any] = []
         self.ledger = Ledger(self.connections, lambda: None)
+        self.room = Room()
         self.metrics, self.mechanisms = metrics or Metrics(), mechanisms
         self.unfinished_bytes = 0
         self.spoke: list[Any] = []
         self.upstreams: list[FakeTransport] = []
         self.upstream: Upstream
-        self.refuses_upstreams = False
+        self.refuses_upstreams = self.closes_upstreams = False
         self.may_connect = asyncio.Event()
         self.may_connect.set()
         self.served = True
+        self.lost_groups: set[str] = set()
+        self.turned_away: set[ClientKey] = set()
         self.offer: Any = None
 
-    def _describe(self, names: Sequence[str]) -> dict[str, TopicFact]:
-        self.described.append(list(names))
-        return {name: fact_of(name, self.cluster.topics.get(name)) for name in names}
+    def _describe(self, names: Sequence[str], ids: Sequence[bytes]) -> dict[str, TopicFact]:
+        self.described.append([*names, *map(id_text, ids)])
+        assert self.may_describe.wait(HANG_S)
+        facts = {name: fact_of(name, self.cluster.topics.get(name)) for name in names}
+        existing = (fact_of(name, partitions) for name, partitions in self.cluster.topics.items())
+        return facts | {fact.topic: fact for fact in existing if fact.topic_id in map(id_text, ids)}
 
     async def offer_of(self, node_id: int | None) -> Any | None:
         return self.offer
 
     async def is_served(self, group_ids: Sequence[str]) -> bool:
         return self.served
+
+    def turn_away(self, group_ids: Sequence[str], client: ClientKey) -> bool:
+        if not self.lost_groups.intersection(group_ids):
+            return False
+        self.turned_away.add(client)
+        return True
+
+    def is_turned_away(self, client: ClientKey) -> bool:
+        return client in self.turned_away
 
     async def open_upstream(self, node_id: int | None, upstream: Upstream) -> None:
         await self.may_connect.wait()
@@ -362,6 +380,8 @@ class FakeShared:
         self.upstream = upstream
         self.upstreams.append(FakeTransport())
         upstream.connection_made(self.upstreams[-1])
+        if self.closes_upstreams:
+            upstream.connection_lost(None)
 
     def opened(self, connection: Any) -> None:
         self.connections.append(connection)

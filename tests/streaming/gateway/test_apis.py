@@ -9,6 +9,7 @@ from streaming.gateway.exchanges import SERVED
 PAST_US = {
     *(71, 72),  # GetTelemetrySubscriptions, PushTelemetry
     *range(76, 80),  # share groups (KIP-932)
+    *range(80, 83),  # the voters among the controllers (KIP-853)
     *range(83, 94),  # state and offsets of share groups; streams groups (KIP-1071)
     94,  # UnregisterController
 }
@@ -38,7 +39,7 @@ def test_no_api_that_bypasses_the_gateway_is_offered():
 def test_versions_whose_responses_have_addresses_are_not_offered():
     """KIP-951 and KIP-853: responses that are passed on unread contain node endpoints."""
     found = ranges(offered(brokers(), 4))
-    assert (found[0], found[1], found[55]) == ((0, 9), (4, 14), (0, 1))
+    assert (found[0], found[1], found[55]) == ((0, 12), (4, 14), (0, 1))
 
 
 def test_apis_that_brokers_lack_are_not_offered():
@@ -63,15 +64,15 @@ def test_an_unknown_version_is_answered_with_the_known_versions():
 
 
 def test_features_that_need_missing_apis_are_not_offered():
-    """Transactions of version 2 need Produce 12. Share groups and streams groups are the brokers' own."""
-    theirs = brokers(**{"transaction.version": (0, 2), "share.version": (0, 1), "metadata.version": (7, 30)})
+    """Share groups and streams groups are the brokers' own."""
+    theirs = brokers(**{"transaction.version": (0, 3), "share.version": (0, 1), "metadata.version": (7, 30)})
     response = ApiVersionsResponse.decode(offered(theirs, 4).encode(), version=4)
     assert [(f.name, f.max_version) for f in response.supported_features] == [
-        ("transaction.version", 1),
+        ("transaction.version", 2),
         ("metadata.version", 30),
     ]
     assert [(f.name, f.max_version_level) for f in response.finalized_features] == [
-        ("transaction.version", 1),
+        ("transaction.version", 2),
         ("metadata.version", 30),
     ]
     assert response.finalized_features_epoch == 7

@@ -3,10 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import closing
+from ctypes import CDLL, c_char_p, c_int, c_void_p
 from itertools import count
+from pathlib import Path
 from threading import Event
 from typing import Any
 
+import confluent_kafka
 import msgspec
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -18,6 +21,7 @@ from coordinator.heartbeats import Heartbeat
 from coordinator.limits import RECORD_BYTES_MAX
 from coordinator.outputs import AnyAnswer, ConsumerGroupHeartbeatAnswer, HeartbeatAnswer, RebalanceNotice
 from coordinator.requests import Assignment, Request, SyncGroup
+from streaming.config import timeouts
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
 from streaming.gateway import asking as module
@@ -28,6 +32,9 @@ from tests.system.waiting import HANG_S
 
 PARTITIONS = 4
 """The number of partitions of a topic that librdkafka's mock broker creates when a client requests its metadata."""
+
+LINGER_MS = 500
+"""How long a request waits in the producer of a test that must come before the request is sent."""
 
 _prefixes = (f"prefix{number}" for number in count())
 
@@ -103,9 +110,9 @@ class Gateway:
         await asyncio.wait_for(heard, HANG_S)
 
 
-def run(kafka: Kafka, scenario: Callable[[Gateway], Awaitable[None]]) -> None:
+def run(kafka: Kafka, scenario: Callable[[Gateway], Awaitable[None]], **more: object) -> None:
     async def main() -> None:
-        gateway = Gateway(kafka, kafka.coordinator())
+        gateway = Gateway(kafka, kafka.coordinator().model_copy(update=more))
         try:
             await scenario(gateway)
         finally:
@@ -181,6 +188,39 @@ def test_a_request_that_no_broker_accepts_is_answered_with_an_error(monkeypatch:
         assert (answer.code, size) == (ErrorCode.COORDINATOR_NOT_AVAILABLE.number, 0)
 
     run(kafka, scenario)
+
+
+def fail_for_good(producer: Producer) -> None:
+    """Cause a fatal error of a producer, as the brokers do if they have lost acknowledged records.
+
+    Python's client lacks this function of librdkafka. Its object has librdkafka's handle in its first field.
+    """
+    folder = Path(confluent_kafka.__file__).parent.with_suffix(".libs")
+    (library,) = folder.glob("librdkafka-*.so.*")
+    fail = CDLL(str(library)).rd_kafka_test_fatal_error
+    fail.argtypes, fail.restype = (c_void_p, c_int, c_char_p), c_int
+    handle = c_void_p.from_address(id(producer) + object.__basicsize__)
+    assert fail(handle, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"the test says so") == 0
+
+
+def test_a_producer_with_a_fatal_error_is_replaced(kafka: Kafka, caplog: pytest.LogCaptureFixture):
+    """E2: after an unclean election, an idempotent producer accepts no request any more."""
+
+    async def scenario(gateway: Gateway) -> None:
+        broken = gateway.asking._producer
+        queued = gateway.send(gateway.request())
+        fail_for_good(broken)
+        async with asyncio.timeout(HANG_S):
+            while not gateway.responses:
+                await asyncio.sleep(0.01)
+        assert gateway.responses[queued.request_id][0].code == ErrorCode.COORDINATOR_NOT_AVAILABLE.number
+        accepted = gateway.send(gateway.request())
+        found = await asyncio.to_thread(kafka.requests, gateway.settings, 1)
+        assert [request for *_, request in found] == [accepted]
+        assert gateway.asking.waiting == 1
+        assert "the producer of requests failed for good, and another one takes its place" in caplog.text
+
+    run(kafka, scenario, gateway_linger_ms=LINGER_MS)
 
 
 def test_closing_sends_the_queued_requests(kafka: Kafka):
@@ -347,6 +387,60 @@ def test_notices_are_delivered_to_their_inbox_while_it_is_open(kafka: Kafka):
     run(kafka, scenario)
 
 
+# -- brokers that cannot be reached ------------------------------------------------------------------------------------
+
+
+def test_the_mailbox_moves_and_requests_of_before_get_an_error(kafka: Kafka):
+    """Their answers may be in the earlier partition, which nobody reads any more."""
+
+    async def scenario(gateway: Gateway) -> None:
+        asking, before = gateway.asking, gateway.asking.mailbox_partition
+        request = gateway.send(gateway.request())
+        others = [each for each in range(PARTITIONS) if each != before]
+        assert await asking.move_mailbox(others)
+        assert gateway.responses[request.request_id][0].code == ErrorCode.COORDINATOR_NOT_AVAILABLE.number
+        assert (asking.mailbox_partition, asking.waiting) == (others[0], 0)
+        gateway.inbox = asking.open_inbox(gateway.notices.append)
+        assert shard_of(gateway.inbox, PARTITIONS) == others[0]
+        await gateway.await_all_read()
+
+    run(kafka, scenario)
+
+
+def test_lost_shards_refuse_requests_at_once(kafka: Kafka):
+    """The others go on. A request that was sent before gets an error too: its client looks for another gateway."""
+
+    async def scenario(gateway: Gateway) -> None:
+        asking, lost = gateway.asking, shard_of("a", PARTITIONS)
+        other = (lost + 1) % PARTITIONS
+        refused = [gateway.send(gateway.request("a")), gateway.send(gateway.request("b"), lost)]
+        kept = gateway.send(gateway.request("a"), other)
+        asking.lose({lost})
+        refused += [gateway.send(gateway.request("a")), gateway.send(gateway.request("b"), lost)]
+        while len(gateway.responses) < len(refused):
+            await asyncio.sleep(0.01)
+        gateway.responses.pop(kept.request_id, None)  # withdrawn if it was still in the queue
+        assert gateway.responses.keys() == {each.request_id for each in refused}
+        assert {answer.code for answer, _ in gateway.responses.values()} == {ErrorCode.COORDINATOR_NOT_AVAILABLE.number}
+        asking.lose(())
+        again = gateway.send(gateway.request("a"))
+        await gateway.await_all_read()
+        assert again.request_id not in gateway.responses
+
+    run(kafka, scenario)
+
+
+def test_leaders_are_learned_from_the_brokers(kafka: Kafka):
+    async def scenario(gateway: Gateway) -> None:
+        asking, before = gateway.asking, gateway.asking.leaders
+        assert [set(part) for part in before] == [{1}, {1}]
+        asking.leaders = before._replace(requests=[7] * PARTITIONS)
+        await asyncio.to_thread(asking.learn_leaders)
+        assert asking.leaders == before
+
+    run(kafka, scenario)
+
+
 # -- availability of the coordinator -----------------------------------------------------------------------------------
 
 
@@ -385,6 +479,6 @@ def test_a_start_without_the_coordinators_topics_fails(kafka: Kafka):
 
 
 def test_a_start_without_brokers_fails(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "ANSWER_WAIT_S", 0.2, raising=False)
+    monkeypatch.setattr(timeouts, "ANSWER_WAIT_S", 0.2)
     with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1"):
         start(bootstrap_servers="127.0.0.1:1")

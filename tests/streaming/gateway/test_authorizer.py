@@ -13,6 +13,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from kafka.protocol.admin import ElectLeadersRequest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
@@ -38,6 +39,7 @@ OF_TOPICS = (1, 2, 19, 20, 21, 23, 24, 27, 32, 33, 34, 35, 37, 43, 44, 45, 46, 6
 
 CASES = [(key, version) for key in OF_TOPICS for version in range(APIS[key].first, APIS[key].last + 1)]
 TOPIC_CONFIG, REFUSED, CLUSTER_REFUSED = 2, 29, 31
+PREFERRED, UNCLEAN = 0, 1
 
 
 def asked(key: int, version: int, name: str) -> bytes:
@@ -151,6 +153,16 @@ def test_no_request_is_relayed_for_a_client_without_rights(key: int):
     frame = produce(9, DATA) if key == 0 else asked(key, APIS[key].last, DATA)
     with contextlib.suppress(BadFrame):
         assert judge(Authorizer({OWN}, lambda: lists()), frame).frame is None
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(("election_type", "is_relayed"), [(PREFERRED, True), (UNCLEAN, False)])
+def test_only_preferred_leaders_are_elected_for_all_partitions(version: int, election_type: int, is_relayed: bool):
+    """Java's `electLeaders` sends null for all partitions. An unclean election could cost the coordinator records."""
+    message = ElectLeadersRequest(version=version, election_type=election_type, topic_partitions=None, timeout_ms=1)
+    frame = frame_of(message, version)
+    assert judge(Authorizer({OWN}), frame).frame == (frame if is_relayed else None)
+    assert judge(Authorizer({OWN}, lambda: lists()), frame).frame is None
 
 
 @pytest.mark.parametrize("key", [38, 39, 40, 41])

@@ -1,6 +1,7 @@
 """A gateway's metadata of brokers and topics, and the times at which it is refreshed."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from streaming.gateway.cluster import Address, Cluster
 from streaming.gateway.frames import LENGTH_BYTES
 from streaming.gateway.relayed import RELAYED
 from streaming.gateway.rewriting import rewritten
+from tests.system.waiting import HANG_S
 
 Brokers = dict[int, tuple[str, int]]
 THREE: Brokers = {1: ("k1", 9092), 2: ("k2", 9092), 7: ("k7", 9092)}
@@ -27,14 +29,20 @@ class Kafka:
     def __init__(self, brokers: Brokers, **topics: int) -> None:
         self.brokers, self.topics, self.asked = brokers, topics, 0
         self.fails = False
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self.while_asked: Callable[[], object] = lambda: None
 
     def list_topics(self, timeout: float) -> Any:
+        topics = dict(self.topics)
         self.asked += 1
+        self.while_asked()
+        assert self.may_answer.wait(HANG_S)
         if self.fails:
             raise KafkaException("no broker answers")
         return SimpleNamespace(
             brokers={n: SimpleNamespace(id=n, host=h, port=p) for n, (h, p) in self.brokers.items()},
-            topics={n: SimpleNamespace(error=None, partitions=range(p)) for n, p in self.topics.items()},
+            topics={n: SimpleNamespace(error=None, partitions=range(p)) for n, p in topics.items()},
         )
 
 
@@ -88,19 +96,22 @@ def test_without_brokers_no_coordinator_is_found():
     run(scenario, Kafka({}))
 
 
-def test_metadata_is_refreshed_when_a_topic_is_missing(monkeypatch: pytest.MonkeyPatch):
-    """A new topic is found. A missing topic causes at most one refresh a second."""
+def test_a_refresh_begins_after_it_was_asked_for():
+    """A list that was requested earlier proves nothing about a topic that has been made since. One request runs, and
+    all that come meanwhile wait for the same next one."""
     kafka = Kafka(THREE, t=3)
 
     async def scenario(cluster: Cluster) -> None:
-        assert cluster.is_sure_of({"t": 3})
-        assert cluster.is_sure_of({"u": 1}), "the last refresh was less than a second ago"
-        monkeypatch.setattr(module, "METADATA_AGE_MIN_S", 0)
-        assert not cluster.is_sure_of({"u": 1})
-        assert not cluster.is_sure_of({"t": 4}), "partitions may have been added"
+        kafka.may_answer.clear()
+        first = asyncio.create_task(cluster.refresh())
+        while kafka.asked < 2:
+            await asyncio.sleep(0)
         kafka.topics["u"] = 1
-        await asyncio.gather(cluster.refresh(), cluster.refresh())
-        assert (cluster.partitions_of("u"), kafka.asked) == (1, 2), "both wait for one refresh"
+        others = [asyncio.create_task(cluster.refresh()) for _ in range(3)]
+        await asyncio.sleep(0)
+        kafka.may_answer.set()
+        await asyncio.gather(first, *others)
+        assert (cluster.names, kafka.asked) == ({"t", "u"}, 3)
 
     run(scenario, kafka)
 
@@ -121,15 +132,24 @@ def test_the_names_are_the_same_object_until_a_topic_comes_or_goes():
     run(scenario, kafka)
 
 
-def test_old_metadata_is_used_during_a_refresh(monkeypatch: pytest.MonkeyPatch):
+def test_old_metadata_is_renewed_in_the_background(monkeypatch: pytest.MonkeyPatch):
+    """The age of a list is that of its request. A response that took long is old when it comes."""
     kafka = Kafka(THREE, t=3)
 
     async def scenario(cluster: Cluster) -> None:
-        monkeypatch.setattr(module, "METADATA_AGE_S", 0)
-        del kafka.topics["t"]
-        assert cluster.is_sure_of({"t": 1})
+        cluster.renew()
+        assert not cluster.refresh.is_under_way
+        clock = SimpleNamespace(now_s=0.0)
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+        kafka.while_asked = lambda: setattr(clock, "now_s", module.METADATA_AGE_S + 1)
         await cluster.refresh()
-        assert cluster.partitions_of("t") is None
+        kafka.topics["u"] = 1
+        cluster.renew()
+        assert cluster.refresh.is_under_way
+        assert cluster.names == {"t"}
+        while cluster.refresh.is_under_way:
+            await asyncio.sleep(0)
+        assert cluster.names == {"t", "u"}
 
     run(scenario, kafka)
 
@@ -140,7 +160,7 @@ def test_a_failed_refresh_changes_no_metadata():
     async def scenario(cluster: Cluster) -> None:
         kafka.fails = True
         await cluster.refresh()
-        assert (cluster.partitions_of("t"), cluster.alive) == (3, (1, 2, 7))
+        assert (cluster.names, cluster.alive) == ({"t"}, (1, 2, 7))
 
     run(scenario, kafka)
 
@@ -226,3 +246,16 @@ def test_settings_with_addresses_are_hidden(version: int):
     )
     response = rewrite(message, Kafka(THREE)).results[0].configs
     assert [(c.value, c.is_sensitive) for c in response] == [(None, True), (None, True), ("real:1", False)]
+
+
+def test_brokers_that_are_not_reached_are_avoided_where_others_will_do():
+    async def scenario(cluster: Cluster) -> None:
+        cluster.avoid(frozenset({1, 7}))
+        assert {cluster.coordinator_of(group_id) for group_id in "abcdef"} == {2}
+        assert {cluster.real(None) for _ in range(20)} == {("k2", 9092)}
+        assert cluster.real(1) == ("k1", 9092)
+        assert (cluster.is_avoided(1), cluster.is_avoided(2), cluster.is_avoided(None)) == (True, False, False)
+        cluster.avoid(frozenset({1, 2, 7}))
+        assert cluster.coordinator_of("a") in (1, 2, 7)
+
+    run(scenario, Kafka(THREE))

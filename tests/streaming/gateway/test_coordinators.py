@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.errors import ErrorCode
+from coordinator.hashing import shard_of
 from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer, JoinGroupAnswer, ListGroupsAnswer, Moved
 from coordinator.requests import (
@@ -323,3 +324,28 @@ def test_heartbeats_are_gathered_for_the_coordinator_of_their_group(world: World
     world.answer("B", to=("C", 8))
     world.answer("C")
     assert codes == [0, 0]
+
+
+def test_new_mailboxes_are_opened_where_the_sender_reads_another_partition(world: World) -> None:
+    """The owner does not notice: it knows the first name only."""
+    world.send()
+    world.answer("A")
+    before = world.sent("A")[-1].reply_to
+    world.gateway.mailboxes_moved("A")
+    assert before not in world.askings["A"].inboxes
+    world.send()
+    world.send()
+    first, second = (each.reply_to for each in world.sent("A")[-2:])
+    assert (first == second, first == before, first in world.askings["A"].inboxes) == (True, False, True)
+    world.askings["A"].inboxes[first]("notice")  # type: ignore[arg-type]
+    assert world.notices == ["notice"]
+    world.gateway.close_inbox(world.mailbox)
+    assert first not in world.askings["A"].inboxes
+
+
+def test_a_group_is_lost_with_its_shard(world: World) -> None:
+    assert not world.gateway.is_lost("g")
+    world.askings["A"].lost_shards = frozenset({shard_of("g", FakeAsking.shards)})
+    assert world.gateway.is_lost("g")
+    other = next(name for name in "abcdefgh" if shard_of(name, FakeAsking.shards) != shard_of("g", FakeAsking.shards))
+    assert not world.gateway.is_lost(other)

@@ -19,7 +19,7 @@ from tests.streaming.gateway.parts import FlowBench
 from tests.streaming.gateway.test_authenticating import known
 from tests.streaming.gateway.wiring import frame_of
 
-PRODUCE, METADATA, FIND, HEARTBEAT, HANDSHAKE, API_VERSIONS = 0, 3, 10, 12, 17, 18
+PRODUCE, FETCH, METADATA, FIND, HEARTBEAT, HANDSHAKE, API_VERSIONS = 0, 1, 3, 10, 12, 17, 18
 TXN_OFFSET_COMMIT, SHARE_GROUP_HEARTBEAT = 28, 76
 
 
@@ -72,7 +72,8 @@ def last(api_key: int) -> bytes:
     [
         (HEARTBEAT, Handling.SERVED),
         (METADATA, Handling.REWRITTEN),
-        (PRODUCE, Handling.RELAYED),
+        (PRODUCE, Handling.REWRITTEN),
+        (FETCH, Handling.RELAYED),
         (FIND, Handling.LOCATED),
         (API_VERSIONS, Handling.NEGOTIATED),
         (HANDSHAKE, Handling.AUTHENTICATED),
@@ -139,6 +140,14 @@ def test_requests_in_flight_are_bounded():
 def test_a_request_of_an_unoffered_api_is_refused_by_its_first_bytes(frame: bytes, why: str):
     with pytest.raises(BadFrame, match=why):
         Bench().frames.feed(frame[:12])
+
+
+@pytest.mark.parametrize("mechanisms", [(), ("PLAIN",)])
+def test_length_beyond_the_largest_limit_is_refused_before_any_content(mechanisms: tuple[str, ...]):
+    """A client that sends nothing after such a length would keep its connection for `FRAME_WAIT_S`."""
+    with pytest.raises(BadFrame, match="too large"):
+        Bench(*mechanisms).frames.feed(struct.pack(">i", RELAYED_BYTES_MAX + 1))
+    Bench(*mechanisms).frames.feed(struct.pack(">i", RELAYED_BYTES_MAX))
 
 
 def test_any_version_of_api_versions_is_handled():

@@ -49,6 +49,13 @@ def test_a_missing_group_is_dead(version: int, code: int, message: str | None):
     assert (group.error_code, group.error_message, group.group_state) == (code, message, "Dead")
 
 
+def test_the_sentence_about_a_group_of_the_consumer_protocol_is_the_coordinators():
+    sentence = "Group g is not a classic group."
+    asking = ask(DescribeGroupsRequest(groups=["g"]), 6)
+    (group,) = asking.response_to(structs.replace(described("g", Phase.DEAD), error_message=sentence)).groups
+    assert (group.error_code, group.error_message) == (69, sentence)
+
+
 @pytest.mark.parametrize("version", range(3, 7))
 @pytest.mark.parametrize(
     ("is_asked", "answer", "allowed"),

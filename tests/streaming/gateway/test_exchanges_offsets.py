@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 
+from coordinator.base_request import NO_TOPIC
 from coordinator.errors import ErrorCode
 from coordinator.outputs import (
     CommittedPartition,
@@ -255,20 +256,39 @@ def test_offsets_are_fetched_by_id():
     assert (group.error_code, group.topics) == (113, [])
 
 
-def test_all_offsets_have_the_ids_that_topics_have_now():
-    """A topic without an id is left out."""
-    asking = ask(fetch_by_id(None), 10, place=FakeGateway(knows_ids=True))
+@pytest.mark.parametrize("version", [2, 9, 10])
+def test_all_offsets_are_those_of_the_topics_that_exist_now(version: int):
+    """R1: those of a missing topic are left out, and those of an earlier topic of the name."""
+    messages = {2: OffsetFetchRequest(group_id="g", topics=None), 9: fetch_of(g=None), 10: fetch_by_id(None)}
+    asking = ask(messages[version], version, place=FakeGateway(knows_ids=True))
     assert asking.requests[0].topics is None
-    found = FetchedOffset("gone", 0, 7), FetchedOffset("t", 0, 5, topic_id="of an earlier topic t")
-    (group,) = asking.response_to(OffsetFetchAnswer(request_id="1", partitions=found)).groups
-    assert [(t.topic_id, [p.committed_offset for p in t.partitions]) for t in group.topics] == [(T, [5])]
+    found = (
+        FetchedOffset("gone", 0, 7),
+        FetchedOffset("t", 0, 5, topic_id="of an earlier topic t"),
+        FetchedOffset("t", 1, 6, topic_id=id_text(T.bytes)),
+        FetchedOffset("t", 2, 7),
+    )
+    response = asking.response_to(OffsetFetchAnswer(request_id="1", partitions=found))
+    (topic,) = response.groups[0].topics if version > 2 else response.topics
+    assert [(p.partition_index, p.committed_offset) for p in topic.partitions] == [(1, 6), (2, 7)]
+
+
+def test_a_fetch_by_name_asks_for_the_topic_that_has_the_name_now():
+    """R1: the coordinator returns no offset of an earlier topic, nor of one that does not exist."""
+    asking = ask(fetch_of(g=[("t", [0]), ("gone", [1])]), 9, place=FakeGateway(knows_ids=True))
+    assert asking.requests[0].topics == (
+        TopicPartitions("t", (0,), id_text(T.bytes)),
+        TopicPartitions("gone", (1,), NO_TOPIC),
+    )
 
 
 def test_a_fetch_of_all_offsets_needs_all_ids():
-    wanted = SERVED[OffsetFetchRequest.API_KEY].topic_ids
-    assert wanted(decoded(fetch_by_id(None), 10)) is None
-    assert wanted(decoded(fetch_by_id([(T, [0])]), 10)) == {T.bytes}
-    assert wanted(decoded(fetch_of(g=None), 9)) == set()
+    served = SERVED[OffsetFetchRequest.API_KEY]
+    assert served.topic_ids(decoded(fetch_by_id(None), 10)) is None
+    assert served.topic_ids(decoded(fetch_by_id([(T, [0])]), 10)) == {T.bytes}
+    assert served.topic_ids(decoded(fetch_of(g=None), 9)) is None
+    by_name = decoded(fetch_of(g=[("t", [0])]), 9)
+    assert (served.topic_ids(by_name), served.topics_fetched(by_name, FakeGateway())) == (set(), {"t"})
 
 
 # -- deleting ----------------------------------------------------------------------------------------------------------

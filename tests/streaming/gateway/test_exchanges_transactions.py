@@ -76,9 +76,10 @@ def test_an_error_of_the_coordinator_is_in_each_partition():
     assert codes(response) == [("t", [(0, 42), (1, 42)])]
 
 
-@pytest.mark.parametrize("code", [15, 47, 90])
-def test_a_commit_without_a_record_is_not_sent(code: int):
-    asked = exchange(commit(3, ("t", [0]), ("nowhere", [0])), Written(code))
+@pytest.mark.parametrize(("of_brokers", "code"), [(15, 15), (47, 47), (90, 47)])
+def test_a_commit_without_a_record_is_not_sent(of_brokers: int, code: int):
+    """A broker that adds the partition itself tells a fenced producer that its epoch is an older one."""
+    asked = exchange(commit(3, ("t", [0]), ("nowhere", [0])), Written(of_brokers))
     assert (asked.questions, codes(asked.respond([]))) == ((), [("t", [(0, code)]), ("nowhere", [(0, code)])])
 
 

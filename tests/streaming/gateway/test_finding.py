@@ -39,10 +39,15 @@ class Bench(FlowBench):
         questions = Questions(self.shared.asking, identity, self.flow.questions, lambda notice: None, hold)
         relaying = Relaying(self.shared, 1, self.flow, work, identity)
         self._negotiate = Negotiating(self.shared, 1, self.flow, work).negotiate
-        self._find = Finding(self.shared, self.flow, work, questions, PortView(self.shared, 1, identity), relaying).find
+        self._find = Finding(
+            self.shared, self.flow, work, questions, PortView(self.shared, 1, identity), relaying, identity
+        ).find
 
-    def negotiate(self, version: int, frame: bytes | None = None) -> None:
-        message = ApiVersionsRequest(version=min(version, 4), client_software_name="a", client_software_version="1")
+    def negotiate(self, version: int, frame: bytes | None = None, *, software: tuple[str, str] = ("a", "1")) -> None:
+        name, release = software
+        message = ApiVersionsRequest(
+            version=min(version, 4), client_software_name=name, client_software_version=release
+        )
         self._negotiate(self.slot(18, version), frame_of(message, message.version) if frame is None else frame)
 
     def find(self, *group_ids: str, key_type: int = GROUP, version: int = 4) -> None:
@@ -68,6 +73,35 @@ def run(scenario: Callable[[Bench], Awaitable[None]]) -> None:
         await scenario(Bench())
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize(
+    ("software", "is_valid"),
+    [
+        (("apache-kafka.java", "4.4.0"), True),
+        (("a", "1"), True),
+        (("", "1"), False),
+        (("a", ""), False),
+        (("-a", "1"), False),
+        (("a", "1."), False),
+        (("a b", "1"), False),
+        (("a\n", "1"), False),
+        (("ä", "1"), False),
+    ],
+)
+def test_invalid_name_of_a_clients_software_is_refused(version: int, software: tuple[str, str], is_valid: bool):
+    """KIP-511: the names are part of the request from version 3 on."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.negotiate(version, software=software)
+        await turn()
+        bench.run_soon()
+        (frame,) = bench.transport.frames()  # kafka-python reads an error as one of version 0
+        refused = ApiVersionsResponse(version=version, error_code=42, api_keys=[]).encode()
+        assert (frame[4:] == refused) is (version >= 3 and not is_valid)
+
+    run(scenario)
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -161,5 +195,19 @@ def test_other_kinds_of_keys_have_no_coordinator():
     async def scenario(bench: Bench) -> None:
         bench.find("g", key_type=2)
         assert await bench.found() == [(ErrorCode.INVALID_REQUEST.number, -1)]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_the_client_of_a_group_that_cannot_be_written_is_turned_away(version: int):
+    """It would stay with this gateway as long as it is answered here."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.shared.lost_groups = {"lost"}
+        bench.find("lost", version=version)
+        await turn()
+        bench.run_soon()
+        assert (bench.shared.turned_away, bench.transport.frames()) == ({("", "", None)}, [])
 
     run(scenario)

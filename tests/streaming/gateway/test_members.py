@@ -168,7 +168,7 @@ def test_a_heartbeat_is_given_up_by_the_time_of_its_arrival():
 
     async def scenario(bench: Bench) -> None:
         bench.members._interval_ms = PATIENCE_MS
-        bench.beat(subscribed_topic_names=["t"])
+        bench.beat(subscribed_topic_names=["new"])
         assert len(bench.members._timers) == 1
         assert bench.asking.requests == []
 

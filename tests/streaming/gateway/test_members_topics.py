@@ -41,8 +41,6 @@ def test_a_subscription_waits_for_the_facts_about_its_topics():
 
 def test_a_pattern_waits_for_the_names_and_the_facts():
     async def scenario(bench: Bench) -> None:
-        bench.shared.cluster.is_recent = False
-        bench.shared.cluster.is_refreshed.set()
         bench.beat(0, subscribed_topic_regex="t.*", topic_partitions=[])
         bench.shared.cluster.topics = {"t": 3, "t2": 1, "u": 1}
         await bench.idle()

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
 
 from streaming.gateway.apis import APIS
@@ -16,6 +18,7 @@ from streaming.gateway.frames import BadFrame, FrameTreatment, with_length
 from streaming.gateway.limits import IN_FLIGHT_MAX
 from streaming.gateway.messages import Header
 from streaming.gateway.relaying import Relaying
+from streaming.gateway.room import Room
 from streaming.gateway.slots import Slot
 from streaming.gateway.upstream import Upstream
 from streaming.gateway.work import Work
@@ -29,9 +32,9 @@ TOPIC = 2
 class Bench(FlowBench):
     """The relaying part of one connection, in a running loop."""
 
-    def __init__(self, mechanisms: tuple[str, ...] = ()) -> None:
+    def __init__(self, mechanisms: tuple[str, ...] = (), shared: FakeShared | None = None) -> None:
         super().__init__()
-        self.shared = FakeShared(self.metrics, mechanisms)
+        self.shared = shared or FakeShared(self.metrics, mechanisms)
         self.work = Work(self.flow)
         self.relaying = Relaying(self.shared, 1, self.flow, self.work, Identity(mechanisms, "/10.0.0.7"))
 
@@ -73,11 +76,11 @@ def response(message: Any) -> bytes:
 OFFSETS = response(ListOffsetsResponse(version=2, throttle_time_ms=0, topics=[]))
 
 
-def produce(acks: int, topic: str = "t", records: bytes = b"x") -> ProduceRequest:
+def produce(acks: int, topic: str = "t", records: bytes = b"x", version: int = 3) -> ProduceRequest:
     data = ProduceRequest.TopicProduceData
     partition = data.PartitionProduceData(index=0, records=records)
     return ProduceRequest(
-        version=3,
+        version=version,
         transactional_id=None,
         acks=acks,
         timeout_ms=1,
@@ -172,8 +175,8 @@ def test_a_produce_without_acknowledgement_has_no_response():
 
 
 def stream(bench: Bench, message: Any, head_bytes: int = 10**6) -> Any:
-    frame = frame_of(message, 3)
-    header = Header(PRODUCE, 3, 77, None)
+    frame = frame_of(message, message.version)
+    header = Header(PRODUCE, message.version, 77, None)
     return bench.relaying.stream(APIS[PRODUCE], header, len(frame), memoryview(frame)[:head_bytes])
 
 
@@ -190,6 +193,35 @@ def test_a_large_produce_is_relayed_in_pieces():
         assert bench.to_broker() == [framed[4:]]
         bench.broker_says(b"\0\0\0\x4danswer")
         assert bench.transport.frames() == [b"\0\0\0\x4danswer"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("broker", "is_refused"),
+    [
+        (None, False),  # no broker has answered
+        ((0, 9), False),
+        ((0, 11), False),  # Kafka 3.9
+        ((4, 9), True),
+        ((0, 2), True),
+        ((0, 12), True),  # Kafka 4.0 serves 3 and later, whatever it says
+    ],
+)
+def test_a_large_produce_of_a_version_that_the_broker_does_not_serve_is_refused(
+    broker: tuple[int, int] | None, is_refused: bool
+):
+    """A broker reads all of a request before it looks at its version."""
+
+    async def scenario(bench: Bench) -> None:
+        if broker is not None:
+            first, last = broker
+            row = ApiVersionsResponse.ApiVersion(api_key=PRODUCE, min_version=first, max_version=last)
+            bench.shared.offer = ApiVersionsResponse(version=0, api_keys=[row])
+        await bench.connected()
+        message = produce(acks=1, version=2 if broker == (0, 12) else 3)
+        with pytest.raises(BadFrame, match="is not offered by the broker") if is_refused else nullcontext():
+            assert callable(stream(bench, message))
 
     run(scenario)
 
@@ -214,6 +246,40 @@ def test_large_requests_in_flight_are_bounded():
         assert not bench.flow.is_paused, "a request without response does not count"
         stream(bench, produce(acks=1))
         assert bench.flow.is_paused
+
+    run(scenario)
+
+
+def test_large_requests_of_all_connections_share_their_room():
+    """A broker allocates the announced size of each, of which the client may send nothing."""
+
+    async def scenario(bench: Bench) -> None:
+        size = len(frame_of(produce(acks=1), 3))
+        bench.shared.room = Room(2 * size - 1)
+        await bench.connected()
+        other = await Bench(shared=bench.shared).connected()
+        other.owner.calls.clear()
+        assert callable(stream(bench, produce(acks=1)))
+        assert stream(other, produce(acks=1)) is FrameTreatment.LATER
+        assert (other.flow.is_paused, other.owner.calls) == (True, [])
+        bench.relaying.streamed()
+        assert (other.flow.is_paused, other.owner.calls) == (False, ["take"])
+        assert callable(stream(other, produce(acks=1)))
+        assert stream(bench, produce(acks=1)) is FrameTreatment.LATER
+        other.relaying.close()
+        assert callable(stream(bench, produce(acks=1)))
+
+    run(scenario)
+
+
+def test_the_time_of_a_large_request_is_known_while_it_is_relayed():
+    async def scenario(bench: Bench) -> None:
+        await bench.connected()
+        assert bench.relaying.streams_since_s is None
+        stream(bench, produce(acks=1))
+        assert bench.relaying.streams_since_s == bench.flow.active_s
+        bench.relaying.streamed()
+        assert bench.relaying.streams_since_s is None
 
     run(scenario)
 
@@ -387,5 +453,45 @@ def test_closing_closes_the_connection_to_the_broker():
         await bench.connected()
         bench.relaying.close()
         assert bench.shared.upstreams[-1].ended == "aborted"
+
+    run(scenario)
+
+
+def metadata(version: int) -> MetadataRequest:
+    return MetadataRequest(version=version, topics=[])
+
+
+def test_a_client_that_was_turned_away_is_told_to_begin_at_its_bootstrap_servers():
+    """KIP-1102: another gateway may be among them."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.shared.turned_away.add(("/10.0.0.7", "", None))
+        bench.relay(metadata(13))
+        bench.run_soon()
+        (frame,) = bench.transport.frames()
+        assert MetadataResponse.decode(frame, version=13, header=True).error_code == 129
+        assert bench.shared.upstreams == []
+
+    run(scenario)
+
+
+def test_a_client_that_was_turned_away_and_cannot_be_told_so_is_disconnected():
+    async def scenario(bench: Bench) -> None:
+        bench.shared.turned_away.add(("/10.0.0.7", "", None))
+        bench.relay(metadata(12))
+        bench.run_soon()
+        assert (bench.transport.frames(), bench.owner.calls[-1:]) == ([], ["close"])
+
+    run(scenario)
+
+
+def test_a_broker_that_closes_a_new_connection_at_once_ends_the_clients_connection():
+    """As a proxy does before a broker that is down."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.shared.closes_upstreams = True
+        bench.relay(list_offsets("t"))
+        await turn()
+        assert (bench.owner.errors, bench.owner.calls[-1:]) == ([], ["close"])
 
     run(scenario)

@@ -1,15 +1,34 @@
 """What the gateway offers while a broker does not answer."""
 
 import asyncio
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from streaming.config.settings import Settings
 from streaming.gateway import Gateway
+from streaming.gateway import server as module
+from streaming.gateway.cluster import Address, Cluster
+from streaming.gateway.shared import ClientKey
 
 OFFER: Any = object()
 """The response of a broker to ApiVersions."""
+
+
+class FakeConnection:
+    """A connection that records when it is refused."""
+
+    def __init__(self, client_key: ClientKey, refused: list[str]) -> None:
+        self.client_key, self._refused = client_key, refused
+
+    def refuse(self, why: str) -> None:
+        self._refused.append(self.client_key[1])
+
+
+async def no_port(node_id: int) -> Address | None:
+    return None
 
 
 @pytest.mark.parametrize(("known", "offered"), [([None], OFFER), ([2], OFFER), ([], None)])
@@ -25,6 +44,8 @@ def test_without_an_answer_of_a_broker_another_ones_versions_are_offered(
             raise ConnectionRefusedError
         return OFFER
 
+    gateway.cluster = Cluster(lambda timeout: None, no_port)
+
     async def scenario() -> Any:
         for node_id in known:
             await gateway.offer_of(node_id)
@@ -32,3 +53,32 @@ def test_without_an_answer_of_a_broker_another_ones_versions_are_offered(
 
     monkeypatch.setattr(gateway, "_ask_versions", ask_versions)
     assert asyncio.run(scenario()) is offered
+
+
+@pytest.mark.parametrize("known", [1, 2])
+def test_a_broker_that_is_not_reached_is_not_asked_for_its_versions(
+    known: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client waits 10 s at most for this response."""
+    gateway = Gateway(Settings.load(bootstrap_servers="localhost:1"))
+    gateway.cluster = Cluster(lambda timeout: None, no_port)
+    gateway.cluster.avoid(frozenset({1}))
+    gateway._offers[known] = float("-inf"), OFFER
+    monkeypatch.setattr(gateway, "_ask_versions", None)
+    assert asyncio.run(gateway.offer_of(1)) is OFFER
+
+
+def test_clients_of_lost_groups_are_turned_away_with_all_their_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway = Gateway(Settings.load(bootstrap_servers="localhost:1"))
+    gateway.asking = SimpleNamespace(is_lost=lambda group_id: group_id == "lost")  # type: ignore[assignment]
+    ana, bo = ("/10.0.0.7", "ana", None), ("/10.0.0.7", "bo", None)
+    refused: list[str] = []
+    for client in (ana, bo, ana):
+        connection = FakeConnection(client, refused)
+        gateway._connections.add(connection)  # type: ignore[arg-type]
+    assert not gateway.turn_away(["kept"], ana)
+    assert gateway.turn_away(["kept", "lost"], ana)
+    assert (refused, gateway.is_turned_away(ana), gateway.is_turned_away(bo)) == (["ana", "ana"], True, False)
+    now_s = time.monotonic() + module.TURNED_AWAY_S
+    monkeypatch.setattr(module.time, "monotonic", lambda: now_s)
+    assert not gateway.is_turned_away(ana)

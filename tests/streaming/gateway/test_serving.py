@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
-import pytest
 from kafka.protocol.admin.groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
@@ -18,6 +17,7 @@ from kafka.protocol.consumer.group import (
     JoinGroupRequest,
     JoinGroupResponse,
     OffsetCommitRequest,
+    OffsetCommitResponse,
 )
 
 from coordinator.errors import ErrorCode
@@ -174,14 +174,16 @@ def test_unknown_topics_are_looked_up_before_a_commit_is_sent():
     """Later requests wait, so that offsets are committed in the order of the requests."""
 
     async def scenario(bench: Bench) -> None:
-        bench.shared.cluster.sure = False
-        bench.ask(commit("t"))
+        bench.shared.cluster.topics["new"] = 3
+        bench.shared.may_describe.clear()
+        bench.ask(commit("new"))
         await turn()
         assert (bench.asking.sent, bench.owner.calls, bench.flow.is_paused) == ([], ["stop"], True)
-        bench.shared.cluster.is_refreshed.set()
-        await turn()
+        bench.shared.may_describe.set()
+        while bench.flow.is_paused:
+            await asyncio.sleep(0)
         assert len(bench.asking.sent) == 1
-        assert (bench.shared.cluster.refreshed, bench.flow.is_paused) == (1, False)
+        assert bench.shared.described == [["new"]]
         bench.asking.answer(OffsetCommitAnswer)
         bench.run_soon()
         assert len(bench.transport.frames()) == 1
@@ -189,28 +191,54 @@ def test_unknown_topics_are_looked_up_before_a_commit_is_sent():
     run(scenario)
 
 
-@pytest.mark.parametrize("is_recent", [False, True])
-def test_unknown_topic_ids_are_looked_up_before_a_commit_is_sent(is_recent: bool):
-    """KIP-848: a commit of version 10 names topics by their ids. The names of topics are asked for first."""
+def test_absence_is_never_taken_from_an_earlier_answer():
+    """R7: another client has committed for the topic a moment before it was made. The brokers are asked again."""
 
     async def scenario(bench: Bench) -> None:
-        bench.shared.cluster.is_recent = is_recent
-        bench.shared.cluster.is_refreshed.set()
-        known, unknown = (UUID(bytes=topic.encode().ljust(16, b".")) for topic in ("t", "nowhere"))
-        bench.ask(commit(known, version=10))
+        async def committed(version: int, topic: str | UUID) -> int:
+            bench.ask(commit(topic, version))
+            while bench.flow.is_paused:
+                await asyncio.sleep(0)
+            if bench.asking.waiting:
+                bench.asking.answer(
+                    OffsetCommitAnswer, partitions=(CommittedPartition("", 2, **ended(ErrorCode.NONE)),)
+                )
+            ((partition,),) = (t.partitions for t in bench.read_response(OffsetCommitResponse, version).topics)
+            return int(partition.error_code)
+
+        new_id = UUID(bytes=b"new".ljust(16, b"."))
+        assert [await committed(6, "new"), await committed(10, new_id)] == [3, 100]
+        bench.shared.cluster.topics["new"] = 3
+        assert [await committed(10, new_id), await committed(6, "new")] == [0, 0]
+
+    run(scenario)
+
+
+def test_a_partition_is_not_refused_while_the_brokers_do_not_answer():
+    """Nothing proves then that it does not exist, so the error is one that clients retry."""
+    shared = FakeShared()
+    view = PortView(shared, 1, Identity(()))
+    assert view.missing_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.number
+    shared.topics.are_brokers_silent = True
+    assert view.missing_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.number
+
+
+def test_unknown_topic_ids_are_looked_up_before_a_commit_is_sent():
+    """KIP-848: a commit of version 10 names topics by their ids."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.shared.cluster.topics["new"] = 3
+        new_id = UUID(bytes=b"new".ljust(16, b"."))
+        bench.ask(commit(new_id, version=10))
         assert (bench.asking.sent, bench.flow.is_paused) == ([], True)
         while not bench.asking.sent:
             await asyncio.sleep(0)
-        assert (bench.shared.described, bench.shared.cluster.refreshed) == ([["t"]], int(not is_recent))
+        assert (bench.shared.described, bench.shared.cluster.refreshed) == ([[id_text(new_id.bytes)]], 0)
         ((request, _),) = bench.asking.sent
-        assert [(o.topic, o.topic_id) for o in request.offsets] == [("t", id_text(known.bytes))]
-        bench.asking.answer(OffsetCommitAnswer, partitions=(CommittedPartition("t", 2, **ended(ErrorCode.NONE)),))
-        bench.ask(commit(known, version=10))
+        assert [(o.topic, o.topic_id) for o in request.offsets] == [("new", id_text(new_id.bytes))]
+        bench.asking.answer(OffsetCommitAnswer, partitions=(CommittedPartition("new", 2, **ended(ErrorCode.NONE)),))
+        bench.ask(commit(new_id, version=10))
         assert len(bench.asking.sent) == 2, "the id is known"
-        bench.ask(commit(unknown, version=10))
-        while bench.flow.is_paused:
-            await asyncio.sleep(0)
-        assert bench.shared.described == [["t"]], "the topics were described within the last second"
 
     run(scenario)
 

@@ -48,7 +48,7 @@ def add(group_id: str = "g") -> Any:
     return AddOffsetsToTxnRequest(version=3, transactional_id="x", producer_id=7, producer_epoch=3, group_id=group_id)
 
 
-def commit(group_id: str = "g") -> Any:
+def commit(group_id: str = "g", topic: str = "t") -> Any:
     kind = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     one = kind.TxnOffsetCommitRequestPartition(
         partition_index=2, committed_offset=7, committed_leader_epoch=-1, committed_metadata=None
@@ -62,7 +62,7 @@ def commit(group_id: str = "g") -> Any:
         generation_id=-1,
         member_id="",
         group_instance_id=None,
-        topics=[kind(name="t", partitions=[one])],
+        topics=[kind(name=topic, partitions=[one])],
     )
 
 
@@ -199,12 +199,14 @@ def test_a_request_behind_a_commit_waits_for_its_record_and_its_topics():
     """The metadata are requested first, so that nothing comes between the record and the coordinator's request."""
 
     async def scenario(bench: ServingBench) -> None:
-        bench.shared.cluster.sure = False
-        bench.ask(commit())
+        bench.shared.cluster.topics["new"] = 3
+        bench.shared.may_describe.clear()
+        bench.ask(commit(topic="new"))
         await turn()
         assert (bench.shared.transactions.calls, bench.flow.is_paused) == ([], True)
-        bench.shared.cluster.is_refreshed.set()
-        await turn()
+        bench.shared.may_describe.set()
+        while bench.flow.is_paused:
+            await asyncio.sleep(0)
         assert (len(bench.shared.transactions.calls), len(bench.asking.sent), bench.flow.is_paused) == (1, 1, False)
         assert bench.owner.calls == ["stop", "take"]
 
@@ -325,7 +327,7 @@ def test_the_record_of_a_group_that_has_moved_is_in_the_topic_of_its_coordinator
     async def main() -> None:
         transactions = Transactions(Settings())
         assert await transactions.write(OF_THE_CLIENT, HOME, "g", float("inf")) == Written(0, 41, HOME.prefix)
-        moved = await transactions.write(OF_THE_CLIENT, Home(to, 3), "g", float("inf"), may_have_moved=True)
+        moved = await transactions.write(OF_THE_CLIENT, Home(to, 3), "g", float("inf"), joins=True)
         assert moved == (Written(InvalidTxnStateError.errno) if refuses else Written(0, 41, to))
 
     asyncio.run(main())

@@ -8,7 +8,9 @@ from uuid import UUID
 
 from kafka.protocol.api_message import ApiMessage
 
+from coordinator.base_request import NO_TOPIC
 from coordinator.consumer_requests import TopicFact
+from coordinator.errors import ErrorCode
 from coordinator.outputs import AnyAnswer
 from coordinator.requests import Request
 from streaming.gateway.coordinators import Home
@@ -108,6 +110,7 @@ class FakeGateway:
     has_rules: bool = False
     knows_ids: bool = False
     followed: frozenset[str] = frozenset()
+    missing_code: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.number
 
     def partitions_of(self, topic: str) -> int | None:
         return self.topics.get(topic)
@@ -122,7 +125,7 @@ class FakeGateway:
         return next((topic for topic in self.topics if fact_of(topic, 1).topic_id == id_text(topic_id)), None)
 
     def topic_id_of(self, topic: str) -> str | None:
-        return fact_of(topic, self.topics.get(topic)).topic_id if self.knows_ids else None
+        return fact_of(topic, self.topics.get(topic)).topic_id or NO_TOPIC if self.knows_ids else None
 
     def matching(self, pattern: str) -> Matches:
         return matching(pattern, self.topics)

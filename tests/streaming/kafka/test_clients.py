@@ -14,13 +14,14 @@ ROOT = Path(__file__).parents[3]
 CONFLUENT, PYTHON = {"Consumer", "Producer", "AdminClient"}, {"KafkaConsumer", "KafkaProducer", "KafkaAdminClient"}
 
 BY_KAFKA_PYTHON = {
+    "streaming/client/sending.py",
     "streaming/client/topics.py",
     "streaming/client/transport.py",
     "streaming/demo/orders.py",
     "streaming/embedded/broker.py",
-    "streaming/kafka/topics.py",
+    "streaming/kafka/transaction_log.py",
 }
-"""The member's client, and the packages that create topics."""
+"""The member's client, the packages that create topics, and the reader of control records."""
 
 
 def makers(names: set[str]) -> set[str]:

@@ -1,88 +1,98 @@
-"""The facts about topics that librdkafka's client returns."""
+"""The facts about topics in the brokers' responses."""
 
-from collections.abc import Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
+from kafka.errors import InvalidTopicError, LeaderNotAvailableError, TopicAuthorizationFailedError
+from kafka.errors import UnknownTopicOrPartitionError as UnknownTopic
 
 from coordinator.consumer_requests import TopicFact
+from streaming.config.settings import Settings
+from streaming.config.timeouts import ATTEMPT_WAIT_S
+from streaming.errors import BrokerUnreachable
 from streaming.kafka import topic_facts as module
-from streaming.kafka.topic_facts import topic_facts
+from streaming.kafka.topic_facts import TopicFacts, facts_in
+from tests.ports import free_port
+from tests.system.waiting import HANG_S
+
+NO_ID = UUID(int=0)
 
 
-@dataclass
-class Admin:
-    """A client that describes topics by a table: a topic, or the code of an error."""
-
-    topics: dict[str, Any]
-    asked: list[Sequence[str]]
-
-    def describe_topics(self, topics: TopicCollection, request_timeout: float) -> dict[str, Future[Any]]:
-        assert request_timeout == 5
-        self.asked.append(topics.topic_names)
-        return {name: self._future(self.topics[name]) for name in topics.topic_names}
-
-    def _future(self, told: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        if isinstance(told, int):
-            future.set_exception(KafkaException(KafkaError(told)))
-        else:
-            future.set_result(told)
-        return future
-
-
-def described(topic_id: Uuid, partitions: int) -> Any:
-    return SimpleNamespace(topic_id=topic_id, partitions=[None] * partitions)
-
-
-def facts(topics: dict[str, Any], *names: str) -> dict[str, TopicFact]:
-    return topic_facts(Admin(topics, []), names, 5)
+def entry(name: str, error: Any = None, topic_id: UUID = NO_ID, partitions: int = 0) -> Any:
+    code = 0 if error is None else error.errno
+    return SimpleNamespace(name=name, error_code=code, topic_id=topic_id, partitions=[None] * partitions)
 
 
 @pytest.mark.parametrize(
     ("topic_id", "text"),
     [
-        (Uuid(-1, -1), "_" * 21 + "w"),
-        (Uuid(0, 0), "A" * 22),
-        (Uuid(-289360691352306693, -289360691352306693), "-_v7-_v7-_v7-_v7-_v7-w"),
+        (UUID(int=2**128 - 1), "_" * 21 + "w"),
+        (UUID(int=0), "A" * 22),
+        (UUID(bytes=b"\xfb\xfb\xfb\xfb" * 4), "-_v7-_v7-_v7-_v7-_v7-w"),
     ],
 )
-def test_an_id_is_written_as_kafka_prints_it(topic_id: Uuid, text: str):
-    """librdkafka prints + and / where Kafka prints - and _."""
-    assert facts({"t": described(topic_id, 3)}, "t") == {"t": TopicFact("t", text, 3)}
+def test_an_id_is_written_as_kafka_prints_it(topic_id: UUID, text: str):
+    assert facts_in([entry("t", None, topic_id, 3)]) == {"t": TopicFact("t", text, 3)}
 
 
-@pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION])
-def test_a_topic_that_cannot_be_found_does_not_exist(code: int):
-    assert facts({"t": code}, "t") == {"t": TopicFact("t")}
+@pytest.mark.parametrize("error", [UnknownTopic, InvalidTopicError])
+def test_a_topic_that_cannot_be_found_does_not_exist(error: Any):
+    assert facts_in([entry("t", error)]) == {"t": TopicFact("t")}
 
 
-@pytest.mark.parametrize("code", [KafkaError.LEADER_NOT_AVAILABLE, KafkaError.TOPIC_AUTHORIZATION_FAILED])
-def test_a_topic_with_another_error_is_left_out(code: int):
+@pytest.mark.parametrize("error", [LeaderNotAvailableError, TopicAuthorizationFailedError])
+def test_a_topic_with_another_error_is_left_out(error: Any):
     """Groups would lose all their partitions if the process lost its right to describe topics."""
-    assert facts({"t": code, "u": described(Uuid(0, 1), 1)}, "t", "u").keys() == {"u"}
+    assert facts_in([entry("t", error), entry("u", None, UUID(int=1), 1)]).keys() == {"u"}
 
 
-@pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN])
-def test_no_answer_is_no_fact(code: int):
-    with pytest.raises(KafkaException):
-        facts({"t": code}, "t")
+class Answering(TopicFacts):
+    """A client whose brokers know every topic."""
+
+    def __init__(self) -> None:
+        super().__init__(Settings.load(bootstrap_servers="unused:1"), "test")
+        self.asked: list[list[str]] = []
+
+    def _request(self, names: Any, until_s: float) -> Any:
+        self.asked.append(list(names))
+        return [entry(name, None, UUID(int=1), 1) for name in names]
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "ü", "x" * 250, ".", ".."])
 def test_an_illegal_name_is_not_requested(name: str):
-    """librdkafka refuses the whole request for an empty name."""
-    admin = Admin({}, [])
-    assert topic_facts(admin, [name], 5) == {name: TopicFact(name)}
-    assert admin.asked == []
+    facts = Answering()
+    assert facts.of([name], 5) == {name: TopicFact(name)}
+    assert facts.asked == []
 
 
 def test_many_topics_are_requested_in_parts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "AT_ONCE_MAX", 2)
-    admin = Admin({name: described(Uuid(0, 1), 1) for name in "abc"}, [])
-    assert topic_facts(admin, "abca", 5).keys() == set("abc")
-    assert [list(part) for part in admin.asked] == [["a", "b"], ["c"]]
+    facts = Answering()
+    assert facts.of("abca", 5).keys() == set("abc")
+    assert facts.asked == [["a", "b"], ["c"]]
+
+
+def test_a_request_that_waits_ends_when_the_client_is_closed():
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(1) as pool:
+        facts = TopicFacts(Settings.load(bootstrap_servers="{}:{}".format(*silent.getsockname())), "test")
+        waiting = pool.submit(facts.of, ["t"], 10 * HANG_S)
+        silent.accept()
+        closed_s = time.monotonic()
+        facts.close()
+        with pytest.raises(BrokerUnreachable):
+            waiting.result(HANG_S)
+        assert time.monotonic() - closed_s < ATTEMPT_WAIT_S / 2
+        with pytest.raises(BrokerUnreachable):
+            facts.of(["t"], 10 * HANG_S)
+
+
+def test_brokers_that_do_not_answer_are_an_error():
+    facts = TopicFacts(Settings.load(bootstrap_servers=f"127.0.0.1:{free_port()}"), "test")
+    with pytest.raises(BrokerUnreachable):
+        facts.of(["t"], 0.5)
+    facts.close()

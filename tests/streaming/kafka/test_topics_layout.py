@@ -3,9 +3,23 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from streaming.config.settings import Settings
+from streaming.kafka import topics
 from streaming.kafka.rights import Role, commands
 from streaming.kafka.topics import directory_layout, layout, lease_layout
+
+
+def test_settings_with_which_acknowledged_records_may_be_lost_are_named() -> None:
+    safe = {"unclean.leader.election.enable": "false", "min.insync.replicas": "2"}
+    single, unclean = safe | {"min.insync.replicas": "1"}, safe | {"unclean.leader.election.enable": "true"}
+    assert not list(topics.risks_of({"a": safe, "b": {}}, {"a": 3, "b": 3}))
+    assert not list(topics.risks_of({"a": single}, {"a": 1})), "one copy is all that was asked for"
+    (lost,) = topics.risks_of({"a": unclean, "b": unclean, "c": safe}, {"a": 3, "b": 1, "c": 3})
+    assert lost.endswith("set unclean.leader.election.enable=false on a, b.")
+    (alone,) = topics.risks_of({"a": single, "b": safe}, {"a": 2, "b": 3})
+    assert alone.endswith("set min.insync.replicas=2 or more on a.")
 
 
 def test_requests_groups_and_events_have_a_partition_for_each_shard() -> None:
@@ -42,6 +56,14 @@ def test_lease_has_one_partition_whose_order_decides() -> None:
     [lease] = lease_layout(Settings(topic_prefix="mine"))
     assert (lease.name, lease.partitions, lease.config["cleanup.policy"]) == ("mine.lease", 1, "delete")
     assert int(lease.config["segment.ms"]) <= int(lease.config["retention.ms"])
+
+
+@pytest.mark.parametrize("role", Role)
+def test_processes_that_look_up_the_topics_of_groups_may_describe_them(role: Role) -> None:
+    """The coordinator finds deleted topics, a gateway checks commits, the observer finds the names of topic ids."""
+    printed = list(commands(role, "User:c", Settings()))
+    is_printed = any(command.endswith("--operation Describe --topic '*'") for command in printed)
+    assert is_printed is (role in (Role.COORDINATOR, Role.GATEWAY, Role.OBSERVER))
 
 
 def test_coordinator_has_rights_to_the_lease_topic_only_with_the_setting() -> None:

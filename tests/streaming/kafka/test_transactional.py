@@ -19,15 +19,29 @@ OPEN = Transaction("x", 7, 3)
 RECORD = (b"g", b"{}")
 
 
+class Cluster:
+    """The metadata of one broker."""
+
+    def leader_for_partition(self, place: object) -> int:
+        return 1
+
+    def broker_metadata(self, node_id: int) -> bool:
+        return True
+
+    def set_topics(self, topics: object) -> None:
+        pass
+
+    def bootstrap_brokers(self) -> list[Any]:
+        return [SimpleNamespace(host="127.0.0.1", port=1)]
+
+
 class Brokers:
     """A double of kafka-python's connections. Responses come from `respond`, which may take a while."""
 
     def __init__(self, respond: Callable[[str], float] = lambda name: 0.0) -> None:
         self.sent: list[str] = []
         self._respond = respond
-        self.cluster = SimpleNamespace(
-            leader_for_partition=lambda place: 1, broker_metadata=lambda node_id: True, set_topics=lambda topics: None
-        )
+        self.cluster = Cluster()
 
     def run(self, send: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
         async def main() -> Any:

@@ -110,6 +110,22 @@ def test_second_member_gets_its_partitions_step_by_step() -> None:
     assert (to_revoke.state, to_revoke.revoking, to_revoke.assigned) == ("unrevoked", {"orders": LAST}, {"orders": ALL})
 
 
+def test_partition_goes_to_its_next_owner_without_the_record_that_gave_it_up() -> None:
+    """A compaction has removed the record by which A gave up the last partitions before B has them (KAFKA-19862)."""
+    log = of_one()
+    log.append(3_000, consumer("m", "B", client_id="bo"), epoch("m", 3), target("m", "A", FIRST),
+               target("m", "B", LAST), target_epoch("m", 3, 3_001), current("m", "B", 3, state=2))  # fmt: skip
+    log.append(5_000, current("m", "B", 3, LAST))
+    log.read()
+    log.append(6_000, current("m", "A", 3, FIRST, previous=2))
+    log.read()
+    assert [line for line in told(log.outputs) if "assignment_changed" in line or "B 2,3" in line][1:] == [
+        "!! 5000 assignment_changed handovers=2:A>B,3:A>B",
+        "=> consumer Reconciling 3 A 0,1;  B 2,3",
+        "=> consumer Stable 3 A 0,1;  B 2,3",
+    ]
+
+
 def test_member_leaves_and_the_plan_follows_with_the_next_heartbeat() -> None:
     """Recorded: 2.2 s later."""
     log = of_two().append(7_000, *leave("B"), epoch("m", 4))

@@ -232,7 +232,7 @@ def test_record_that_cannot_be_read_is_counted_and_passed_over() -> None:
     log.read()
     rejected = events(log.outputs, Rejected)
     assert [(each.partition, each.offset, each.group_id, each.version) for each in rejected] == [
-        (7, 0, None, None),
+        (7, 0, "g", None),
         (7, 1, None, None),
     ]
     assert rejected[0].why == "a value of type 2 has version 5, which is not known"

@@ -8,7 +8,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
-from streaming.kafka.rights import Role, commands
+from streaming.kafka.offsets import Offsets, Why
+from streaming.kafka.rights import SOURCE_TOPIC, Role, commands
 from streaming.observe.failures import CAUSES
 from streaming.observe.naming import ASK_AGAIN_S, Naming
 from streaming.observe.operator import Name
@@ -143,13 +144,21 @@ class Ends:
     def __init__(self) -> None:
         self.now_s, self.stable, self.highest = 1_000.0, {0: 5, 1: 5}, {0: 5, 1: 5}
         self.error: Exception | None = None
+        self.silent = set[int]()
         self.observed = Observed()
         self.watch = SourceWatch(self.ask, self.observed, lambda: self.now_s)
 
-    def ask(self) -> tuple[dict[int, int], dict[int, int]]:
+    def ask(self) -> tuple[Offsets, Offsets]:
         if self.error:
             raise self.error
-        return self.stable, self.highest
+        return self._offsets(self.stable), self._offsets(self.highest)
+
+    def _offsets(self, ends: dict[int, int]) -> Offsets:
+        """Return the ends. Broker N leads partition N."""
+        known = {(SOURCE_TOPIC, n): end for n, end in ends.items() if n not in self.silent}
+        unknown = {(SOURCE_TOPIC, n): Why.SILENT for n in self.silent}
+        leaders = {(SOURCE_TOPIC, n): n for n in ends}
+        return Offsets(known, unknown, leaders, frozenset(self.silent), frozenset(ends) - self.silent)
 
     def look(self, after_s: float) -> list[str]:
         self.now_s += after_s
@@ -198,6 +207,18 @@ def test_brokers_that_do_not_answer_are_a_reason() -> None:
     assert ends.look(1.0) == []
 
 
+def test_partition_whose_leader_is_silent_is_a_reason_and_hides_no_other_one() -> None:
+    ends = Ends()
+    ends.observed.take(progress(tally(), ends={"0": 3, "1": 3}))
+    assert ends.look(0.0) == []
+    ends.silent = {1}
+    ends.look(1.0)
+    assert ends.look(21.0) == [
+        "partition 1 of __consumer_offsets cannot be reached: its leader, broker 1, does not answer (0 does)"
+    ]
+    assert (ends.watch.behind, ends.watch.stalled_s()) == (4, 22.0)
+
+
 # -- failures, rights and settings -------------------------------------------------------------------------------------
 
 
@@ -234,8 +255,8 @@ def test_rights_of_the_observer() -> None:
         "--operation Read --operation Write --operation DescribeConfigs --topic observed.topics",
         "--operation Read --operation DescribeConfigs --topic __consumer_offsets",
         "--operation Describe --group observed --resource-pattern-type prefixed",
-        "--operation Describe --topic '*'",
         "--operation DescribeConfigs --cluster",
+        "--operation Describe --topic '*'",
     ]
     assert "Create" in next(commands(Role.OBSERVER, "User:o", SETTINGS, to_create=True))
 

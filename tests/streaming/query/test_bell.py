@@ -101,7 +101,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 
 
 def start(stage: Stage) -> None:
-    stage.bell.start(None, None)  # type: ignore[arg-type]
+    stage.bell.follow(None, None)  # type: ignore[arg-type]
 
 
 def test_the_query_looks_when_a_record_arrives_and_when_its_batch_has_ended(stage):

@@ -52,6 +52,11 @@ def test_released_lease_has_no_holder_and_is_claimed_after_the_release() -> None
     assert not claims.take(4, claim), "a claim that comes twice counts once"
 
 
+def test_stop_of_the_holder_releases_the_lease_and_that_of_another_driver_counts_for_nobody() -> None:
+    assert holder(read(*HELD, record(Kind.STOP, "ana", 1))) is None
+    assert holder(read(*HELD, record(Kind.STOP, "bo", 1))) == "ana"
+
+
 def test_reader_from_the_middle_comes_to_the_same_holder_with_the_next_renewal() -> None:
     claims = read(record(Kind.CLAIM, "cy", 3, after=1), record(Kind.RENEWAL, "bo", 2), first=7)
     assert (holder(claims), claims.term, claims.last) == ("bo", 2, 8)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from msgspec import structs
 
 from coordinator import codec, rosters
 from coordinator.config import Config
@@ -24,6 +25,7 @@ from coordinator.requests import (
     Request,
     SyncGroup,
 )
+from streaming.query.continuity import LastRecord, LogReplaced
 from streaming.query.operator import ALARM_WAIT_MS, ShardOperator, packed, unpacked
 from streaming.wire.records import OutputTopics, encode_request
 from tests.streaming.query.fake_spark import NO_TIMEOUT, FakeSpark, Record
@@ -293,13 +295,63 @@ def test_a_state_of_an_older_version_has_no_next_offset(spark: FakeSpark) -> Non
     assert not published(spark.batch(9_002, [record(beat(member_id), 13, 9_002)]), "events")
 
 
+def test_a_shard_whose_last_record_was_replaced_handles_nothing(spark: FakeSpark) -> None:
+    """The log's record at the offset of the last handled one has another time, in every batch until a person acts."""
+    member_id = stable(spark, 0)
+    spark.batch(100, [record(beat(member_id), 2, 99)])
+    before = dict(spark.store)
+    again = FakeSpark(replace(spark.operator, last_records={HOME: LastRecord(2, 98)}), store=dict(before))
+    for now_ms, rows in ((200, [record(beat(member_id), 3, 200)]), (60_000, [])):
+        with pytest.raises(LogReplaced, match=f"partition {HOME}, offset 2"):
+            again.batch(now_ms, rows)
+        assert again.store == before
+
+
+@pytest.mark.parametrize(
+    "in_the_log",
+    [
+        pytest.param({}, id="expired"),
+        pytest.param({HOME: LastRecord(2, 99)}, id="the handled record"),
+        pytest.param({HOME: LastRecord(1, 98)}, id="a marker is at its offset"),
+        pytest.param({HOME + 1: LastRecord(2, 98)}, id="another shard"),
+    ],
+)
+def test_a_shard_whose_last_record_is_in_the_log_or_unknown_continues(
+    spark: FakeSpark, in_the_log: dict[int, LastRecord]
+) -> None:
+    member_id = stable(spark, 0)
+    spark.batch(100, [record(beat(member_id), 2, 99)])
+    again = FakeSpark(replace(spark.operator, last_records=in_the_log), store=dict(spark.store))
+    (answer,) = replies(again.batch(200, [record(beat(member_id), 3, 200)]))
+    assert answer["error"] == "NONE"
+    (answer,) = replies(again.batch(300, [record(beat(member_id), 4, 300)]))
+    assert answer["error"] == "NONE"
+
+
+def test_a_state_of_an_older_version_has_no_time_of_the_last_record(spark: FakeSpark) -> None:
+    """It is not compared, and the first batch adds the time. Older code reads the new state."""
+    member_id = stable(spark, 50)
+    text, timeout = spark.store[HOME]
+    held = unpacked(str(text))
+    kept = codec.decode_shard(held.shard or b"")
+    assert kept.clock.last_ms == 50
+    older = codec.encode_shard(structs.replace(kept, clock=structs.replace(kept.clock, last_ms=0)))
+    spark.store[HOME] = (packed(held._replace(shard=older)), timeout)
+    again = FakeSpark(replace(spark.operator, last_records={HOME: LastRecord(1, 49)}), store=dict(spark.store))
+    rows = again.batch(100, [])
+    assert rows.empty
+    rows = again.batch(200, [record(beat(member_id), 2, 200)])
+    assert rows.iloc[-1]["tally"]["last"] == [2, 200]
+
+
 def test_the_last_row_of_a_shard_is_its_tally(spark: FakeSpark) -> None:
     stable(spark, 0)
     rows = spark.batch(500, [record(beat("stranger"), 2, 100), record(beat("stranger"), 3, 400)])
     assert rows.iloc[-1]["topic"] is None
     assert rows.iloc[-1]["tally"] == {
         "shard": HOME, "groups": 1, "members": 1, "requests": 2, "heartbeats": 2, "answered": 2, "oldest_ms": 400,
-        "deferred": 0, "due_in_ms": 10_500, "settled": ["", 0],
+        "deferred": 0, "due_in_ms": 10_500, "settled": ["", 0], "last": [3, 400],
+        "stop": None,
     }  # fmt: skip
 
 

@@ -1,12 +1,5 @@
 """The figures of the transactions that no shard has settled."""
 
-from typing import ClassVar
-
-from confluent_kafka import TopicPartition
-
-from streaming.config.settings import Settings
-from streaming.query.progress import Tallies
-from streaming.query.settling import TransactionWatch
 from streaming.query.unsettled import Unsettled
 
 
@@ -28,21 +21,3 @@ def test_the_time_counts_from_the_last_progress():
     assert (unsettled.records(), unsettled.waited_ms(7_000)) == ({}, {})
     unsettled.note({0: 16}, {0: 15}, 8_000)
     assert unsettled.waited_ms(9_000) == {0: 1_000}
-
-
-class Reader:
-    """A consumer of three partitions: one without a response so far, and one whose end is unknown."""
-
-    marks: ClassVar[dict[int, tuple[int, int] | None]] = {0: (0, 9), 1: None, 2: (-1_001, -1_001)}
-
-    def assignment(self) -> list[TopicPartition]:
-        return [TopicPartition("transactions", partition) for partition in self.marks]
-
-    def get_watermark_offsets(self, place: TopicPartition, *, cached: bool) -> tuple[int, int] | None:
-        assert cached, "no request to the brokers"
-        return self.marks[place.partition]
-
-
-def test_only_ends_that_the_brokers_have_told_are_noted():
-    watch = TransactionWatch(Settings(), Tallies())
-    assert watch._ends(Reader()) == {0: 9}  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """Tests of the checks of offsets inside transactions, over topics that a real shard has written."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +11,11 @@ from coordinator.guard import COORDINATOR
 from coordinator.outputs import JoinGroupAnswer, OffsetRecord, Published, Reply
 from coordinator.requests import (
     DeleteGroup,
+    EndedTransaction,
     OffsetCommit,
     OffsetDelete,
     OffsetToCommit,
+    OpenTransaction,
     SettleTransactions,
     TopicPartitions,
     TxnOffsetCommit,
@@ -29,17 +32,21 @@ class Transacting(WrittenTopics):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.settled_before = 0
+        self.places: list[int] = []
 
     def commit(self, place: int, offset: int, partition: int = 0, **fields: Any) -> None:
         told = (OffsetToCommit("t", partition, offset),)
-        self.ask(TxnOffsetCommit, "a", place=place, producer_id=7, producer_epoch=0, offsets=told, **fields)
+        self.places.append(place)
+        of_seven = {"producer_id": 7, "producer_epoch": 0}
+        self.ask(TxnOffsetCommit, "a", place=place, offsets=told, **{**of_seven, **fields})
 
     def commit_outside(self, offset: int, partition: int = 0) -> None:
         self.ask(OffsetCommit, "a", offsets=(OffsetToCommit("t", partition, offset),))
 
     def settle(self, before: int, *committed: int, topic_id: str = "id") -> None:
-        report = {"topic_id": topic_id, "settled_before": before, "committed": committed, "principal": COORDINATOR}
-        self.ask(SettleTransactions, "", **report, settled_from=self.settled_before)
+        places = [each for each in self.places if self.settled_before <= each < before]
+        report = {"topic_id": topic_id, "settled_before": before, "ended": ended(places, *committed)}
+        self.ask(SettleTransactions, "", **report, settled_from=self.settled_before, principal=COORDINATOR)
         self.settled_before = before
 
     def passes(self, chance: random.Random | None = None) -> None:
@@ -59,6 +66,11 @@ class Transacting(WrittenTopics):
         raise AssertionError("no such request")
 
 
+def ended(places: Iterable[int], *committed: int) -> tuple[EndedTransaction, ...]:
+    """Return the transactions of these places, each alone in one. Those that are not committed are aborted."""
+    return tuple(EndedTransaction(7, place, place, place in committed) for place in places)
+
+
 def settled(*committed: int) -> Transacting:
     """Return the topics after two transactions, of which some were committed."""
     world = Transacting(["a"])
@@ -75,10 +87,24 @@ def test_correct_transactions_have_no_finding(committed: tuple[int, ...]) -> Non
     assert judge(settled(*committed)) == []
 
 
+def test_transactions_may_end_in_any_order() -> None:
+    """The one whose record is later counts, although it has ended first."""
+    world = Transacting(["a"])
+    for place, producer_id in ((3, 7), (5, 8)):
+        world.commit(place, 10 * place, producer_id=producer_id)
+    world.passes()
+    for begin, before, its_end in ((0, 8, EndedTransaction(8, 5, 6, True)), (8, 12, EndedTransaction(7, 3, 9, True))):
+        still = (OpenTransaction(7, 3),) if before == 8 else ()
+        report = {"topic_id": "id", "settled_from": begin, "settled_before": before, "ended": (its_end,), "open": still}
+        world.ask(SettleTransactions, "", **report, principal=COORDINATOR)
+        world.passes()
+    assert judge(world) == []
+
+
 def test_a_committed_transaction_whose_offsets_are_not_published_is_reported() -> None:
     """The coordinator dropped them as if the transaction were aborted."""
     world = settled(5)
-    world.change(SettleTransactions, committed=(3, 5))
+    world.change(SettleTransactions, ended=ended((3, 5), 3, 5))
     (found,) = judge(world)
     assert (found.kind, found.group_id, found.place) == (Kind.COMMIT_LOST, "a", "requests-0@0")
     assert found.text == "10 was committed in a transaction for t-0, and neither it nor a later offset is published"
@@ -87,7 +113,7 @@ def test_a_committed_transaction_whose_offsets_are_not_published_is_reported() -
 def test_an_aborted_transaction_whose_offsets_are_published_is_reported() -> None:
     """The coordinator stored them as if the transaction were committed."""
     world = settled(3, 5)
-    world.change(SettleTransactions, committed=(5,))
+    world.change(SettleTransactions, ended=ended((3, 5), 5))
     (found,) = judge(world)
     assert (found.kind, found.group_id, found.place) == (Kind.ABORTED_KEPT, "a", "requests-0@0")
     assert found.text == "10 for t-0 is published, and its transaction was aborted"
@@ -98,7 +124,7 @@ def test_an_aborted_offset_is_recognized_after_a_later_commit() -> None:
     world = settled(3)
     world.commit_outside(30)
     world.passes()
-    world.change(SettleTransactions, committed=())
+    world.change(SettleTransactions, ended=ended((3, 5)))
     assert kinds(judge(world)) == {Kind.ABORTED_KEPT}
 
 
@@ -175,7 +201,7 @@ def test_a_transactions_topic_that_was_made_anew_ends_all_transactions() -> None
 def test_a_report_without_its_response_is_not_judged() -> None:
     """It may have been refused."""
     world = settled(5)
-    world.change(SettleTransactions, committed=(3, 5), request_id="another")
+    world.change(SettleTransactions, ended=ended((3, 5), 3, 5), request_id="another")
     assert Kind.COMMIT_LOST not in kinds(judge(world))
 
 
@@ -205,8 +231,7 @@ def test_random_transactions_have_no_finding(seed: int) -> None:
                 world.commit_outside(number, chance.randrange(2))
             case "settle":
                 before = chance.randrange(world.settled_before, place + 1)
-                ended = [each for each in open_ if world.settled_before <= each < before]
-                world.settle(before, *(each for each in ended if open_[each]))
+                world.settle(before, *(each for each in open_ if open_[each]))
             case "delete" if chance.random() < 0.3:
                 world.ask(DeleteGroup, "a")
         world.passes(chance)

@@ -22,12 +22,13 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from streaming.views import Raw, Views
+from streaming.views.lag import Bounds
 from streaming.wire.records import OutputTopics, to_row
 
 NOON_MS = int(datetime(2026, 9, 21, 12, tzinfo=UTC).timestamp() * 1_000)
 ANA, BO, CY = (f"{name}-2a84c1d0-1111-2222-3333-44445555666{n}" for n, name in enumerate(("ana", "bo", "cy")))
 EVIL = "=1+1\x1b]0;x\x07\r\n\u202e<b>[red]"
-ENDS = {("t", 0): 100, ("t", 1): 50, ("t", 2): 7}
+ENDS = {("t", 0): Bounds(0, 100), ("t", 1): Bounds(0, 50), ("t", 2): Bounds(0, 7)}
 
 
 def member(member_id: str, instance: str | None = None, **assigned: list[int]) -> GroupMember:

@@ -1,41 +1,35 @@
 """Tests of the end offsets of partitions, without brokers: one partition's error does not affect others."""
 
-from concurrent.futures import Future
-from typing import Any, NamedTuple
+from collections.abc import Iterable
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable
-from streaming.views.lag import EndOffsets
+from streaming.kafka.offsets import EARLIEST, LATEST, Offsets, Place, Why
+from streaming.views.lag import Bounds, EndOffsets, gone_unread, lag
 
 PLACES = [("t", partition) for partition in range(3)]
 
 
-class Found(NamedTuple):
-    offset: int
-
-
 class Brokers:
-    """A stand-in for librdkafka's admin client, which answers 10 for each partition without an error."""
+    """A stand-in for `OffsetAsker`: each partition ends at 10, but for those with a reason."""
 
-    def __init__(self, errors: dict[int, int], *, are_unreachable: bool = False) -> None:
-        self.errors, self.are_unreachable = errors, are_unreachable
+    def __init__(self, unknown: dict[int, Why], *, are_unreachable: bool = False) -> None:
+        self.unknown, self.are_unreachable = unknown, are_unreachable
+        self.asked: list[tuple[int, list[Place]]] = []
+        self.begins: dict[Place, int] = {}
 
-    def list_offsets(self, requested: Any, request_timeout: float) -> dict[Any, Any]:
-        answers: dict[Any, Future[Found]] = {place: Future() for place in requested}
-        for place, answer in answers.items():
-            if place.partition in self.errors:
-                answer.set_exception(KafkaException(KafkaError(self.errors[place.partition])))
-            else:
-                answer.set_result(Found(10))
-        return answers
-
-    def list_topics(self, timeout: float) -> None:
+    def ask(self, places: Iterable[Place], at_ms: int) -> Offsets:
+        places = list(places)
+        self.asked.append((at_ms, places))
         if self.are_unreachable:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        of = {place: self.unknown.get(place[1]) for place in places}
+        at = self.begins.get if at_ms == EARLIEST else {}.get
+        known = {place: at(place, 10) for place, why in of.items() if why is None}
+        return Offsets(known, {place: why for place, why in of.items() if why}, {}, frozenset(), frozenset())
 
 
 @pytest.fixture
@@ -43,32 +37,62 @@ def ends() -> EndOffsets:
     return EndOffsets(Settings())
 
 
-def test_only_a_partition_without_a_leader_has_no_end_offset(ends: EndOffsets) -> None:
-    ends._admin = Brokers({1: KafkaError.LEADER_NOT_AVAILABLE})
+@pytest.mark.parametrize("why", Why)
+def test_only_a_partition_whose_leader_does_not_answer_has_no_end_offset(ends: EndOffsets, why: Why) -> None:
+    ends._asker = Brokers({1: why})
     assert ends.of(PLACES) == {("t", 0): 10, ("t", 2): 10}
     assert ends.of(PLACES[1:2]) == {}
 
 
-def test_an_unknown_end_is_an_error_for_a_request_by_time(ends: EndOffsets) -> None:
+@pytest.mark.parametrize("why", [Why.NO_LEADER, Why.SILENT])
+def test_an_unknown_end_is_an_error_for_a_request_by_time(ends: EndOffsets, why: Why) -> None:
     """Without the error a reset would treat it as a partition without later records, and go to its end."""
-    ends._admin = Brokers({1: KafkaError.LEADER_NOT_AVAILABLE})
-    with pytest.raises(BrokerUnreachable):
-        ends.of(PLACES, OffsetSpec.for_timestamp(1))
-    ends._admin = Brokers({1: KafkaError.UNKNOWN_TOPIC_OR_PART})
-    assert len(ends.of(PLACES, OffsetSpec.for_timestamp(1))) == 2
+    ends._asker = Brokers({1: why})
+    with pytest.raises(BrokerUnreachable, match="t-1"):
+        ends.of(PLACES, 1)
+    ends._asker = Brokers({1: Why.ABSENT})
+    assert len(ends.of(PLACES, 1)) == 2
 
 
-@pytest.mark.parametrize("error", [KafkaError._NOENT, KafkaError._TIMED_OUT, KafkaError.LEADER_NOT_AVAILABLE])
-def test_if_no_partition_answers_unreachable_brokers_are_an_error(ends: EndOffsets, error: int) -> None:
-    ends._admin = Brokers(dict.fromkeys(range(3), error), are_unreachable=True)
+def test_unreachable_brokers_are_an_error(ends: EndOffsets) -> None:
+    ends._asker = Brokers({}, are_unreachable=True)
     with pytest.raises(BrokerUnreachable):
         ends.of(PLACES)
-    ends._admin = Brokers(dict.fromkeys(range(3), error))
-    assert ends.of(PLACES) == {}
 
 
 @pytest.mark.parametrize("place", [("t", -1), ("t", 2**31), ("", 0), ("a/b", 0)])
 def test_an_impossible_partition_is_not_requested(ends: EndOffsets, place: tuple[str, int]) -> None:
     """Groups may commit offsets of such partitions, as with Kafka."""
-    ends._admin = Brokers({}, are_unreachable=True)
+    ends._asker = Brokers({})
     assert ends.of([place, ("t", 0)]) == {("t", 0): 10}
+
+
+@pytest.mark.parametrize(
+    ("log", "committed", "behind", "gone"),
+    [
+        (Bounds(0, 100), 10, 90, 0),
+        (Bounds(100, 100), 10, 0, 90),  # all records are gone
+        (Bounds(40, 100), 10, 60, 30),
+        (Bounds(40, 100), 40, 60, 0),
+        (Bounds(0, 100), 120, 0, 0),
+        (Bounds(0, 100), -1, None, None),
+        (Bounds(0, 100), None, None, None),
+        (None, 10, None, None),
+    ],
+)
+def test_lag_counts_the_records_that_exist(
+    log: Bounds | None, committed: int | None, behind: int | None, gone: int | None
+) -> None:
+    """Public reports, R6: records that retention has deleted counted as lag, which no consumer could make smaller."""
+    assert (lag(log, committed), gone_unread(log, committed)) == (behind, gone)
+
+
+def test_the_beginning_of_a_log_is_asked_for_where_it_matters(ends: EndOffsets) -> None:
+    """Not for a partition that is read to its end, nor for one without a committed offset."""
+    ends._asker = brokers = Brokers({2: Why.SILENT})
+    brokers.begins = {("t", 0): 4}
+    places: list[Place] = [("t", 0), ("t", 1), ("t", 2), ("t", 3)]
+    assert ends.bounds(dict(zip(places, (3, 10, 5, None), strict=True))) == {
+        ("t", 0): Bounds(4, 10), ("t", 1): Bounds(0, 10), ("t", 3): Bounds(0, 10),
+    }  # fmt: skip
+    assert brokers.asked == [(LATEST, places), (EARLIEST, [("t", 0)])]

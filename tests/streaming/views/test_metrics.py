@@ -37,7 +37,7 @@ from coordinator.phases import GroupType, Phase
 from coordinator.requests import OffsetCommit
 from coordinator.seats import added
 from streaming.views import Raw, Views, metrics
-from streaming.views.lag import Ends
+from streaming.views.lag import Bounds, Ends
 from streaming.views.metrics import CAUSES, ERRORS, STATES, WHYS, GroupFigures
 from streaming.wire.records import OutputTopics, to_row
 from tests.streaming.views.consumers import ENDED_MS, REVOKING_MS, ConsumerTopics, Member, life_at
@@ -76,7 +76,7 @@ class ScrapedViews:
     """Views that receive records, and the values that a scrape of the views returns, by name and labels."""
 
     def __init__(self) -> None:
-        self.views, self.ends, self.lock = Views(is_live=True), dict[tuple[str, int], int](), threading.Lock()
+        self.views, self.ends, self.lock = Views(is_live=True), dict[tuple[str, int], Bounds](), threading.Lock()
         self._version: dict[str, int] = {}
         self._offset = 0
 
@@ -129,7 +129,7 @@ def test_metrics_of_a_groups_state() -> None:
     shown.commit(0, 90)
     shown.commit(1, 50)
     shown.commit(0, 7, topic="u")
-    shown.ends = {("t", 0): 100, ("t", 1): 80}
+    shown.ends = {("t", 0): Bounds(0, 100), ("t", 1): Bounds(0, 80)}
     figures = shown.scraped()
     assert figures["groupcoord_group_state", "g", "Stable"] == 1
     assert figures["groupcoord_group_state_since_timestamp_seconds", "g"] == 4.0
@@ -148,7 +148,7 @@ def test_dashboards_for_kminion_find_their_metrics() -> None:
     shown.group(members=(member("ana", t=[0, 1], u=[0]), member("bo", t=[2]), member("cy")))
     shown.commit(0, 90)
     shown.commit(1, 50)
-    shown.ends = {("t", 0): 100, ("t", 1): 80}
+    shown.ends = {("t", 0): Bounds(0, 100), ("t", 1): Bounds(0, 80)}
     figures = {name[len("kminion_kafka_consumer_group_"):]: value for (name, *rest), value in shown.scraped().items()
                if name.startswith("kminion_") and rest[:1] == ["g"] and "u" not in rest}  # fmt: skip
     assert figures == {
@@ -242,7 +242,7 @@ def test_topics_with_metrics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         shown.group(group_id, members=(member("ana", owned=[0]),))
         for topic in ("aaa", "bbb", "ccc", "real", "owned"):
             shown.commit(0, 7, topic=topic, group_id=group_id)
-    shown.ends = {("real", 0): 9}
+    shown.ends = {("real", 0): Bounds(0, 9)}
     figures = shown.scraped(of_partitions=True)
     assert figures["groupcoord_views_topics_left_out",] == 6
     assert not [name for name in figures if {"aaa", "bbb", "ccc"} & set(name)]
@@ -257,7 +257,7 @@ def test_metrics_of_partitions_are_optional() -> None:
     shown = ScrapedViews()
     shown.group()
     shown.commit(3, 90)
-    shown.ends = {("t", 3): 100}
+    shown.ends = {("t", 3): Bounds(0, 100)}
     of_partitions = {"groupcoord_last_commit_timestamp_seconds", "kminion_kafka_consumer_group_topic_partition_lag"}
     assert of_partitions.isdisjoint(name for name, *_ in shown.scraped())
     figures = shown.scraped(of_partitions=True)
@@ -283,7 +283,7 @@ def test_a_lag_is_shown_only_if_an_end_offset_is_known() -> None:
     shown.commit(-1, 90)
     lags = {"groupcoord_group_lag", "groupcoord_group_lag_max", "kminion_kafka_consumer_group_topic_lag"}
     assert lags.isdisjoint(name for name, *_ in shown.scraped())
-    shown.ends = {("t", 0): 100}
+    shown.ends = {("t", 0): Bounds(0, 100)}
     assert [value for (name, *_), value in shown.scraped().items() if name in lags] == [10] * 3
 
 

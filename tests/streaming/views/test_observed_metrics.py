@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.phases import GroupType
 from streaming.views import Views
+from streaming.views.lag import Bounds
 from streaming.views.metrics import GroupFigures
 from streaming.views.observed_metrics import CAUSES, LABELS, LIKELY, NOT_RECORDED, SeveralFigures
 from tests.streaming.views.golden_views import example_views
@@ -19,7 +20,7 @@ ANA, BO = member_id("ana"), member_id("bo")
 def figures(views: Views, labels: dict[str, str] | None = None) -> GroupFigures:
     views.is_live = True
     return GroupFigures(
-        lambda: nullcontext((views, {("orders", 0): 20})), groups_max=100, of_partitions=True, labels=labels
+        lambda: nullcontext((views, {("orders", 0): Bounds(0, 20)})), groups_max=100, of_partitions=True, labels=labels
     )
 
 

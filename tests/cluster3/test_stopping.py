@@ -1,0 +1,133 @@
+"""Each service ends within 30 s of SIGTERM, whatever the brokers do, and `up` notices the end of its own brokers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cluster3.brokers import IDS, ThreeBrokers
+from tests.system.waiting import HANG_S, wait_until
+from tests.tiers import NIGHTLY
+
+pytestmark = list(NIGHTLY)
+
+STOP_S = 30.0
+UP_STOP_S = 30.0
+"""It takes less than 10 s where nothing else runs."""
+
+NOTICE_S = 5.0
+
+SERVICES = {
+    "run": ["run"],
+    "observe": ["observe"],
+    "gateway": ["gateway", "--port", "0"],
+    "dashboard": ["dashboard", "--port", "0"],
+}
+
+
+class Process:
+    """A `coordinator` command in a process of its own."""
+
+    def __init__(self, folder: Path, arguments: list[str], **variables: str) -> None:
+        folder.mkdir()
+        self.ready, self._log = folder / "ready", folder / "log"
+        command = [sys.executable, "-m", "streaming", *arguments, "--ready-file", str(self.ready)]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, env={**os.environ, **variables}, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def await_ready(self) -> None:
+        wait_until(lambda: self.ready.exists() or self.process.poll() is not None, account=lambda: self.log)
+        assert self.process.poll() is None, self.log
+
+    @property
+    def brokers(self) -> list[psutil.Process]:
+        """The embedded brokers of the process. Children that have ended are passed over."""
+        found = []
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                if "kafka.Kafka" in child.cmdline():
+                    found.append(child)
+        return found
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            for child in psutil.Process(self.process.pid).children(recursive=True):
+                child.kill()
+            self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def services(three: ThreeBrokers, tmp_path: Path) -> Iterator[list[Process]]:
+    """All services, ready."""
+    variables = {
+        "COORDINATOR_BOOTSTRAP_SERVERS": three.bootstrap_servers,
+        "COORDINATOR_TOPIC_PREFIX": "stopping",
+        "COORDINATOR_OBSERVE_PREFIX": "stopping-observed",
+        "COORDINATOR_REQUEST_PARTITIONS": "4",
+        "COORDINATOR_CHECKPOINT": str(tmp_path / "state"),
+        "COORDINATOR_OBSERVE_CHECKPOINT": str(tmp_path / "observed"),
+    }
+    started: list[Process] = []
+    try:
+        for name, arguments in SERVICES.items():
+            started.append(Process(tmp_path / name, arguments, **variables))
+            if name == "run":
+                started[-1].await_ready()
+        three.make_offsets_topic()
+        for service in started:
+            service.await_ready()
+        yield started
+    finally:
+        for service in started:
+            service.kill()
+
+
+@pytest.mark.parametrize("fault", ["suspend", "kill"])
+def test_services_end_in_time_though_no_broker_answers(
+    three: ThreeBrokers, services: list[Process], fault: str
+) -> None:
+    for number in IDS:
+        getattr(three, fault)(number)
+    began_s = time.monotonic()
+    for service in services:
+        service.process.send_signal(signal.SIGTERM)
+    for name, service in zip(SERVICES, services, strict=True):
+        service.process.wait(HANG_S)
+        assert time.monotonic() - began_s < STOP_S, (name, service.log)
+        assert service.process.returncode in (0, 1), (name, service.log)
+
+
+def test_up_notices_the_end_of_its_brokers_and_ends(tmp_path: Path) -> None:
+    up = Process(tmp_path / "up", ["up", "--brokers", "3", "--no-demo"])
+    try:
+        up.await_ready()
+        servers = json.loads(up.ready.read_text())["bootstrap_servers"].split(",")
+        brokers = up.brokers
+        assert len(servers) == len(brokers) == len(IDS)
+        brokers[0].kill()
+        wait_until(lambda: "has ended. Its log is" in up.log, NOTICE_S * 4)
+        assert up.process.poll() is None, "the others go on"
+        killed_s = time.monotonic()
+        for broker in brokers[1:]:
+            broker.kill()
+        up.process.wait(HANG_S)
+        assert time.monotonic() - killed_s < UP_STOP_S + NOTICE_S, up.log
+        assert up.process.returncode == 1
+        assert "No broker was left" in up.log
+    finally:
+        up.kill()
