@@ -6,6 +6,7 @@ product. `requirements.txt` pins them.
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,12 @@ def environment() -> Path:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", made], check=True, timeout=HANG_S)
         pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", made / "bin/python"]
         subprocess.run([*pip, "install", "--no-deps", "-r", REQUIREMENTS], check=True, timeout=HANG_S)
-        made.replace(folder)
+        try:
+            made.replace(folder)
+        except OSError:
+            if not folder.exists():
+                raise
+            shutil.rmtree(made)  # another process has made it meanwhile
     return folder
 
 
