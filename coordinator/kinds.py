@@ -206,7 +206,7 @@ KINDS: dict[type[Struct], Kind] = {
         needs_signature=True,  # its place is that of a record which a gateway has written
         topic_right=TopicRight(Operation.READ, "offsets", CommittedPartition),
         needs_group_id=True,
-        absent=ErrorCode.ILLEGAL_GENERATION,
+        absent=ErrorCode.GROUP_ID_NOT_FOUND,
         of_the_group=(
             *checks.unless(transactions.is_from_outside, *checks.of_vitals(*checks.OF_A_MEMBER)),
             transactions.has_room,

@@ -44,7 +44,7 @@ def may_commit(group: ConsumerGroup, request: OffsetCommit, config: Config) -> E
 def may_commit_in_transaction(group: ConsumerGroup, request: TxnOffsetCommit, config: Config) -> ErrorCode:
     """UNKNOWN_MEMBER_ID: the sender is no member, and the commit names one.
 
-    ILLEGAL_GENERATION: as STALE_MEMBER_EPOCH for other commits, which producers do not know.
+    STALE_MEMBER_EPOCH: as for other commits.
     """
     if request.generation_id < 0 and (not group.members or names_no_member(request)):
         return ErrorCode.NONE
@@ -55,7 +55,7 @@ def may_commit_in_transaction(group: ConsumerGroup, request: TxnOffsetCommit, co
     is_older = request.generation_id < epoch
     if request.generation_id == epoch or (is_older and _had_all(group, member, request, config)):
         return ErrorCode.NONE
-    return ErrorCode.ILLEGAL_GENERATION
+    return _stale(member)
 
 
 def _stale(member: ConsumerMember) -> ErrorCode:

@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
         view = self._view
         authenticating = Authenticating(flow, self._identity, self._relaying.forward, self._clock)
         has_left = partial(has_closed, self._transport.get_extra_info("socket"))
-        transactions = ClientTransactions(shared, self._questions, self._identity, has_left)
+        transactions = ClientTransactions(shared, self._questions, self._identity, view, has_left)
         serve = Serving(shared, flow, work, self._questions, view, self._heartbeats, self._members, transactions).serve
         return {
             Handling.SERVED: serve,

@@ -28,7 +28,8 @@ from coordinator.requests import OffsetFetch, TopicPartitions
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.coordinators import Home
 from streaming.gateway.ends import Commit
-from streaming.gateway.exchanges.exchange import Question, expected, may
+from streaming.gateway.exchanges.exchange import GatewayData, Question, expected, may
+from streaming.gateway.exchanges.offsets import name_of
 from streaming.gateway.questions import Questions
 from streaming.gateway.shared import Shared
 from streaming.gateway.writing import NOT_AVAILABLE, Written
@@ -54,11 +55,20 @@ class ClientTransactions:
     """The transactions of one client: its rights are checked before anything is written.
 
     Args:
+        world: What the client may see of the topics.
         has_left: Returns whether the client has closed the connection, also while nothing is read from it.
     """
 
-    def __init__(self, shared: Shared, questions: Questions, identity: Identity, has_left: Callable[[], bool]) -> None:
-        self._shared, self._questions, self._identity, self._has_left = shared, questions, identity, has_left
+    def __init__(
+        self,
+        shared: Shared,
+        questions: Questions,
+        identity: Identity,
+        world: GatewayData,
+        has_left: Callable[[], bool],
+    ) -> None:
+        self._shared, self._questions, self._identity = shared, questions, identity
+        self._world, self._has_left = world, has_left
 
     async def join(self, message: Any, until_s: float) -> Written:
         """Prepare an AddOffsetsToTxn."""
@@ -76,11 +86,16 @@ class ClientTransactions:
         written = await self._shared.transactions.write(
             _transaction(message), self._home(message), message.group_id, until_s, joins=joins
         )
-        if not written.code and message.topics:
-            topic = message.topics[0]
-            commit = Commit(message.group_id, topic.name, topic.partitions[0].partition_index)
+        if not written.code and (commit := self._commit_in(message)):
             self._shared.transactions.ends.committed(message.producer_id, commit)
         return GONE if self._has_left() else written
+
+    def _commit_in(self, message: Any) -> Commit | None:
+        """Return one of the offsets of a message; None if it has none of a known topic."""
+        for topic in message.topics:
+            if topic.partitions and (name := name_of(topic, self._world)):
+                return Commit(message.group_id, name, topic.partitions[0].partition_index)
+        return None
 
     def has_unsettled(self, group_ids: Collection[str]) -> bool:
         """Return whether a group may have offsets of a transaction that was ended, and is not settled."""

@@ -217,8 +217,9 @@ def test_an_empty_group_takes_commits_without_a_generation():
         assert codes(s) == [code]
 
 
-@pytest.mark.parametrize(("generation_id", "code"), [(-1, 0), (0, 22), (3, 22)])
+@pytest.mark.parametrize(("generation_id", "code"), [(-1, 0), (0, 69), (3, 69)])
 def test_a_missing_group_takes_commits_without_a_generation(generation_id: int, code: int):
+    """KIP-1319."""
     s = pend(Scenario(), "tool", 10, {T0: 1}, member_id="", generation_id=generation_id)
     assert codes(s) == [code]
     assert (s.shard.group("g") is None) == bool(code)

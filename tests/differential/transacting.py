@@ -4,7 +4,6 @@ The core has no such requests, but for the commit of offsets, which lacks the pr
 """
 
 from collections.abc import Callable, Iterable
-from itertools import groupby
 from typing import Any
 
 from kafka.errors import (
@@ -19,7 +18,6 @@ from kafka.protocol.producer.transaction import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
-    TxnOffsetCommitRequest,
 )
 
 from coordinator.base_request import BaseRequest
@@ -44,6 +42,7 @@ REPEATED_WHILE: dict[str, set[int]] = {
     "init": NOT_READY,
     "partitions": NOT_READY,
     "add": NOT_READY,
+    "send": NOT_READY,
     "end": NOT_READY,
     "settle": {UnstableOffsetCommitError.errno},
 }
@@ -120,15 +119,6 @@ def message(request: OfProducer, version: int) -> Any:
             return AddOffsetsToTxnRequest(**_producer(request), group_id=request.group_id)
         case EndTransaction():
             return EndTxnRequest(**_producer(request), committed=request.is_committed)
-        case SendOffsets():
-            return TxnOffsetCommitRequest(
-                **_producer(request),
-                group_id=request.group_id,
-                generation_id=request.generation_id,
-                member_id=request.member_id,
-                group_instance_id=request.group_instance_id,
-                topics=list(_topics(request.offsets)),
-            )
     raise ValueError(f"no request of a producer: {request}")
 
 
@@ -138,22 +128,6 @@ def _producer(request: OfProducer) -> dict[str, Any]:
         "producer_id": request.producer_id,
         "producer_epoch": request.producer_epoch,
     }
-
-
-def _topics(offsets: Iterable[OffsetToCommit]) -> Iterable[Any]:
-    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-    partition = topic.TxnOffsetCommitRequestPartition
-    for name, some in groupby(offsets, key=lambda offset: offset.topic):
-        partitions = [
-            partition(
-                partition_index=o.partition,
-                committed_offset=o.offset,
-                committed_leader_epoch=o.leader_epoch,
-                committed_metadata=o.metadata,
-            )
-            for o in some
-        ]
-        yield topic(name=name, partitions=partitions)
 
 
 # -- responses ---------------------------------------------------------------------------------------------------------

@@ -39,11 +39,14 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from coordinator.requests import Request
-from streaming.gateway.definitions import DeleteGroupsRequest
+from streaming.gateway.definitions import DeleteGroupsRequest, TxnOffsetCommitRequest
 from streaming.gateway.ids import id_of, id_text
 from tests.differential import transacting, wire_consumers
 from tests.differential.asking import BY_ID
 from tests.differential.wire_consumers import named
+
+SENT_BY_ID = 6
+"""The first version of TxnOffsetCommit that names topics by their ids."""
 
 MANY_GROUPS = 8
 """The first version in which an OffsetFetch may have several groups."""
@@ -61,6 +64,12 @@ Field = dict[str, Any]
 def message(request: Request | transacting.OfProducer, version: int) -> Message:
     """Return a request as a message of that version."""
     match request:
+        case transacting.SendOffsets():
+            return TxnOffsetCommitRequest(
+                **_fields(request, "transactional_id producer_id producer_epoch member_id group_instance_id"),
+                generation_id_or_member_epoch=request.generation_id,
+                topics=_topics_to_commit(request.offsets, TxnOffsetCommitRequest, by_id=version >= SENT_BY_ID),
+            )
         case transacting.OfProducer():
             return transacting.message(request, version)
         case asked.JoinGroup():
@@ -94,7 +103,7 @@ def message(request: Request | transacting.OfProducer, version: int) -> Message:
             return OffsetCommitRequest(
                 **_fields(request, "member_id group_instance_id"),
                 generation_id_or_member_epoch=request.generation_id,
-                topics=_topics_to_commit(request.offsets, version),
+                topics=_topics_to_commit(request.offsets, OffsetCommitRequest, by_id=version >= BY_ID),
             )
         case asked.OffsetFetch():
             return _fetch(request, version)
@@ -128,19 +137,19 @@ def _nested(kind: Message, part: str) -> Message:
     return getattr(topic, f"{kind.__name__}{part}")
 
 
-def _called(topic: str, topic_id: str | None, version: int) -> Field:
+def _called(topic: str, topic_id: str | None, *, by_id: bool) -> Field:
     """Return the field that names a topic in a commit or a fetch."""
-    if version < BY_ID:
+    if not by_id:
         return {"name": topic}
     assert topic_id, f"topic {topic} has no id"
     return {"topic_id": id_of(topic_id)}
 
 
-def _topics_to_commit(offsets: Iterable[asked.OffsetToCommit], version: int) -> list[Message]:
-    topic, partition = OffsetCommitRequest.OffsetCommitRequestTopic, _nested(OffsetCommitRequest, "Partition")
+def _topics_to_commit(offsets: Iterable[asked.OffsetToCommit], kind: Message, *, by_id: bool) -> list[Message]:
+    topic, partition = getattr(kind, f"{kind.__name__}Topic"), _nested(kind, "Partition")
     return [
         topic(
-            **_called(*named_as, version),
+            **_called(*named_as, by_id=by_id),
             partitions=[
                 partition(
                     partition_index=o.partition,
@@ -158,7 +167,7 @@ def _topics_to_commit(offsets: Iterable[asked.OffsetToCommit], version: int) -> 
 def _fetch(request: asked.OffsetFetch, version: int) -> Message:
     wanted = None
     if request.topics is not None:
-        wanted = [(_called(t.topic, t.topic_id, version), list(t.partitions)) for t in request.topics]
+        wanted = [(_called(t.topic, t.topic_id, by_id=version >= BY_ID), list(t.partitions)) for t in request.topics]
     if version < MANY_GROUPS:
         topic = OffsetFetchRequest.OffsetFetchRequestTopic
         topics = None if wanted is None else [topic(**name, partition_indexes=numbers) for name, numbers in wanted]
@@ -216,14 +225,14 @@ def _left(request: Request, version: int, said: Message) -> AnyAnswer:
     )
 
 
-def _topic(topic: Message, version: int) -> str:
+def _topic(topic: Message) -> str:
     """Return the name of a topic in a response, or else its id."""
-    return id_text(topic.topic_id.bytes) if version >= BY_ID else topic.name
+    return topic.name or id_text(topic.topic_id.bytes)
 
 
 def _committed(request: Request, version: int, said: Message) -> AnyAnswer:
     partitions = [
-        CommittedPartition(_topic(topic, version), p.partition_index, **named(p.error_code))
+        CommittedPartition(_topic(topic), p.partition_index, **named(p.error_code))
         for topic in said.topics
         for p in topic.partitions
     ]
@@ -234,7 +243,7 @@ def _fetched(request: Request, version: int, said: Message) -> AnyAnswer:
     group = said if version < MANY_GROUPS else said.groups[0]
     partitions = [
         FetchedOffset(
-            _topic(topic, version),
+            _topic(topic),
             p.partition_index,
             p.committed_offset,
             p.committed_leader_epoch,

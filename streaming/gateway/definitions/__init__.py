@@ -1,8 +1,9 @@
-"""The messages that kafka-python has no classes for: those of the consumer protocol, and DeleteGroups with version 3.
+"""The messages that kafka-python has no classes for: those of the consumer protocol, DeleteGroups with
+version 3, and TxnOffsetCommit with version 6.
 
 The files beside this module define their fields, in the form of kafka-python's own definitions.
 
-Source: KIP-848, and Kafka's ConsumerGroupHeartbeatRequest.json to DeleteGroupsResponse.json.
+Source: KIP-848, KIP-1319, and Kafka's files of these names.
 """
 
 import sys
@@ -24,3 +25,5 @@ ConsumerGroupDescribeRequest = _message("ConsumerGroupDescribeRequest")
 ConsumerGroupDescribeResponse = _message("ConsumerGroupDescribeResponse")
 DeleteGroupsRequest = _message("DeleteGroupsRequest")
 DeleteGroupsResponse = _message("DeleteGroupsResponse")
+TxnOffsetCommitRequest = _message("TxnOffsetCommitRequest")
+TxnOffsetCommitResponse = _message("TxnOffsetCommitResponse")

@@ -8,8 +8,8 @@ To serve another API, change two files.
 2. In this file, write the row: the classes of the request and the response, the first and the last version, the
    function.
 
-Only the row has the versions. Those of TxnOffsetCommit end before the second version of transactions. A row of an API
-with a part in a client's transaction has a `prepare`, which writes that part before the exchange begins.
+Only the row has the versions. A row of an API with a part in a client's transaction has a `prepare`, which writes that
+part before the exchange begins.
 """
 
 from kafka.protocol.admin.groups import (
@@ -37,8 +37,6 @@ from kafka.protocol.consumer.group import (
 from kafka.protocol.producer.transaction import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
 )
 
 from streaming.gateway.definitions import (
@@ -48,6 +46,8 @@ from streaming.gateway.definitions import (
     ConsumerGroupHeartbeatResponse,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
 from streaming.gateway.exchanges import administration, consumer_groups, membership, offsets, transactions
 from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Question, Served
@@ -105,9 +105,10 @@ SERVED: dict[int, Served] = {
             TxnOffsetCommitRequest,
             TxnOffsetCommitResponse,
             0,
-            5,
+            6,
             transactions.commit_offsets,
             offsets.topics_named,
+            offsets.ids_committed,
             prepare=transactions.write,
         ),
         Served(

@@ -67,14 +67,14 @@ def topics_named(message: Any, world: GatewayData) -> dict[str, int]:
     wanted: dict[str, int] = {}
     for topic in message.topics:
         highest = max((p.partition_index for p in topic.partitions), default=0)
-        if name := _name(topic, world):
+        if name := name_of(topic, world):
             wanted[name] = max(wanted.get(name, 1), highest + 1)
     return wanted
 
 
 def ids_committed(message: Any) -> set[bytes]:
     """Return the ids of the topics of a commit."""
-    return {topic.topic_id for topic in message.topics} if message.version >= BY_ID else set()
+    return {topic.topic_id for topic in message.topics if _has_id(topic)}
 
 
 def ids_fetched(message: Any) -> set[bytes] | None:
@@ -86,7 +86,7 @@ def ids_fetched(message: Any) -> set[bytes] | None:
 
 def topics_fetched(message: Any, world: GatewayData) -> set[str]:
     """Return the names of the topics that are fetched."""
-    named = (_name(topic, world) for group in _groups(message) for topic in group.topics or ())
+    named = (name_of(topic, world) for group in _groups(message) for topic in group.topics or ())
     return {name for name in named if name is not None}
 
 
@@ -100,7 +100,7 @@ def _groups(message: Any) -> Sequence[Any]:
     return message.groups if message.version >= MANY_GROUPS else [message]
 
 
-def _name(topic: Any, world: GatewayData) -> str | None:
+def name_of(topic: Any, world: GatewayData) -> str | None:
     """Return the name of a topic in a request; None for an unknown id."""
     return world.topic_of(topic.topic_id) if _has_id(topic) else topic.name
 
@@ -194,7 +194,7 @@ _COMMITTED = _COMMITTED_TOPIC.OffsetCommitResponsePartition
 def commit(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Commit offsets. The coordinator gets no commit if the message names no existing partition."""
     version = message.version
-    topics = [(_name(topic, world), topic) for topic in message.topics]
+    topics = [(name_of(topic, world), topic) for topic in message.topics]
     named = [name for name, topic in topics for _ in topic.partitions]
     known = [is_there(world, name, p.partition_index) for name, topic in topics for p in topic.partitions]
     missing, about = about_missing(world, asker, message.group_id, Operation.READ, named, known)
@@ -216,15 +216,15 @@ def commit(message: Any, asker: Asker, world: GatewayData) -> Exchange:
         member_id=message.member_id,
         group_instance_id=message.group_instance_id,
         version=version,
-        offsets=tuple(compress(_to_commit(topics, message.retention_time_ms, world), known)),
+        offsets=tuple(compress(to_commit(topics, world, message.retention_time_ms), known)),
     )
     return Exchange(
         (Question(request), *about), lambda answers: committed(expected(answers[0], OffsetCommitAnswer), answers[1:])
     )
 
 
-def _to_commit(
-    topics: Iterable[tuple[str | None, Any]], retention_ms: int, world: GatewayData
+def to_commit(
+    topics: Iterable[tuple[str | None, Any]], world: GatewayData, retention_ms: int = -1
 ) -> Iterator[requests.OffsetToCommit]:
     """Return the offset of each partition. A commit by name contains the topic's id if the gateway knows it."""
     for name, topic in topics:
@@ -268,7 +268,7 @@ def _offset_fetch(
     """Return the request for the offsets of a group, without the topics whose id is unknown."""
     topics = group.topics
     if topics is not None:
-        named = ((_name(topic, world), topic) for topic in topics)
+        named = ((name_of(topic, world), topic) for topic in topics)
         topics = tuple(_of_topic(name, topic, world) for name, topic in named if name is not None)
     return requests.OffsetFetch(
         **asker.fields(), group_id=group.group_id, topics=topics, require_stable=require_stable, **who
@@ -316,7 +316,7 @@ def _as_asked(asked: Topics, found: Iterable[FetchedOffset], world: GatewayData)
     rest = iter(found)
     for topic in asked:
         indexes = topic.partition_indexes
-        is_unknown = _name(topic, world) is None
+        is_unknown = name_of(topic, world) is None
         unknown = (FetchedOffset("", p, code=UNKNOWN_ID) for p in indexes)
         yield _called(topic), unknown if is_unknown else islice(rest, len(indexes))
 

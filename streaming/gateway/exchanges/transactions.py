@@ -17,19 +17,34 @@ from kafka.errors import (
     TransactionAbortableError,
 )
 from kafka.protocol.api_message import ApiMessage
-from kafka.protocol.producer.transaction import AddOffsetsToTxnResponse, TxnOffsetCommitResponse
+from kafka.protocol.producer.transaction import AddOffsetsToTxnResponse
 
 from coordinator import requests
 from coordinator.access import Operation
+from coordinator.errors import ErrorCode
 from coordinator.outputs import AnyAnswer, TxnOffsetCommitAnswer
+from streaming.gateway.definitions import TxnOffsetCommitResponse
 from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Preparing, Question, expected
-from streaming.gateway.exchanges.offsets import about_missing, codes_of, each_with_its_code, is_there, secret_codes
+from streaming.gateway.exchanges.offsets import (
+    about_missing,
+    codes_of,
+    each_with_its_code,
+    is_there,
+    name_of,
+    secret_codes,
+    to_commit,
+)
 
 _TOPIC = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 _PARTITION = _TOPIC.TxnOffsetCommitResponsePartition
 
 ABORTABLE_FROM = 4
 """The first version of TxnOffsetCommit whose clients know TRANSACTION_ABORTABLE (KIP-890)."""
+
+OWN_ERRORS = 6
+"""The first version of TxnOffsetCommit that has these errors; before it they are ILLEGAL_GENERATION (KIP-1319)."""
+
+NEWER_ERRORS = {ErrorCode.GROUP_ID_NOT_FOUND.number, ErrorCode.STALE_MEMBER_EPOCH.number}
 
 
 def join(preparing: Preparing, message: Any, until_s: float) -> Awaitable[Any]:
@@ -50,18 +65,21 @@ def add_offsets(message: Any, asker: Asker, world: GatewayData, written: Any) ->
 
 def commit_offsets(message: Any, asker: Asker, world: GatewayData, written: Any) -> Exchange:
     """Commit offsets that are pending until the transaction ends. A refused record commits nothing."""
-    named = [topic.name for topic in message.topics for _ in topic.partitions]
-    partitions = [p for topic in message.topics for p in topic.partitions]
-    known = [is_there(world, name, p.partition_index) for name, p in zip(named, partitions, strict=True)]
+    version = message.version
+    topics = [(name_of(topic, world), topic) for topic in message.topics]
+    named = [name for name, topic in topics for _ in topic.partitions]
+    known = [is_there(world, name, p.partition_index) for name, topic in topics for p in topic.partitions]
     missing, about = about_missing(world, asker, message.group_id, Operation.READ, named, known)
     missing_code = world.missing_code
 
     def respond(codes: Iterator[int]) -> ApiMessage:
-        topics = each_with_its_code(message.topics, codes, _TOPIC, _PARTITION)
-        return TxnOffsetCommitResponse(version=message.version, topics=topics)
+        if version < OWN_ERRORS:
+            codes = map(_as_illegal_generation, codes)
+        ended = each_with_its_code(message.topics, codes, _TOPIC, _PARTITION)
+        return TxnOffsetCommitResponse(version=version, topics=ended)
 
     if written.code:
-        return Exchange((), lambda answers: respond(repeat(_known(written.code, message.version))))
+        return Exchange((), lambda answers: respond(repeat(_known(written.code, version))))
 
     def committed(said: TxnOffsetCommitAnswer, rest: Sequence[AnyAnswer]) -> ApiMessage:
         return respond(codes_of(named, known, said, secret_codes(missing, rest), missing_code))
@@ -71,18 +89,22 @@ def commit_offsets(message: Any, asker: Asker, world: GatewayData, written: Any)
     request = requests.TxnOffsetCommit(
         **asker.fields(),
         group_id=message.group_id,
-        generation_id=message.generation_id,
+        generation_id=message.generation_id_or_member_epoch,
         member_id=message.member_id,
         group_instance_id=message.group_instance_id,
         place=written.place,
         producer_id=message.producer_id,
         producer_epoch=message.producer_epoch,
-        offsets=tuple(compress(map(_to_commit, named, partitions, repeat(world)), known)),
+        offsets=tuple(compress(to_commit(topics, world), known)),
     )
     return Exchange(
         (Question(request, at=written.at), *about),
         lambda answers: committed(expected(answers[0], TxnOffsetCommitAnswer), answers[1:]),
     )
+
+
+def _as_illegal_generation(code: int) -> int:
+    return ErrorCode.ILLEGAL_GENERATION.number if code in NEWER_ERRORS else code
 
 
 def _known(code: int, version: int) -> int:
@@ -93,14 +115,3 @@ def _known(code: int, version: int) -> int:
     elif code == InvalidTxnStateError.errno and version >= ABORTABLE_FROM:
         known = TransactionAbortableError.errno
     return known
-
-
-def _to_commit(topic: str, partition: Any, world: GatewayData) -> requests.OffsetToCommit:
-    return requests.OffsetToCommit(
-        topic,
-        partition.partition_index,
-        partition.committed_offset,
-        partition.committed_leader_epoch,
-        partition.committed_metadata,
-        topic_id=world.topic_id_of(topic),
-    )

@@ -35,11 +35,11 @@ def a_rebalanced_group() -> Conversation:
     [
         ("A", 3, 0, 0),
         ("A", 3, 9, 0),
-        ("A", 4, 0, 22),
+        ("A", 4, 0, 113),
         ("A", 2, 0, 0),
-        ("A", 2, 9, 22),
+        ("A", 2, 9, 113),
         ("X", 3, 0, 25),
-        ("A", -1, 0, 22),
+        ("A", -1, 0, 113),
         ("", -1, 0, 0),
         ("", -1, 9, 0),
         ("", 0, 0, 25),
@@ -47,7 +47,7 @@ def a_rebalanced_group() -> Conversation:
     ],
 )
 def test_a_consumer_member_is_fenced_by_its_epoch(member_id: str, epoch: int, partition: int, code: int):
-    """next-generation.md 6.1: another epoch is ILLEGAL_GENERATION here, but one below may be accepted."""
+    """next-generation.md 6.1, KIP-1319: another epoch is stale, but one below may be accepted."""
     said = a_rebalanced_group().sends(
         TxnOffsetCommit,
         member_id=member_id,

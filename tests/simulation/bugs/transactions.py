@@ -59,6 +59,8 @@ BUGS = (
         "return bool(self.topic_id) and self.topic_id != report.topic_id", "return False", "PendingOffsetsAreHidden"),
     Bug("a group's latest pending commit hides its earlier ones", _lowest_place,
         "return min(", "return max(", "CommittedOffsetsAreStored"),
+    Bug("a report after one that is missing is believed", transactions.Settling.follows,
+        "return report.settled_from <= self.settled_before", "return True", "CommittedOffsetsAreStored"),
     Bug("a lost report is not made again", Settling.sent,
         "del self._on_their_way[shard]", "pass", "ComesToRest"),
     Bug("a commit of any older epoch is accepted in a transaction", consumer_offsets.may_commit_in_transaction,

@@ -31,7 +31,7 @@ class ServingBench(FlowBench):
         self.work = Work(self.flow)
         self.members = Members(self.shared, self.flow, self.work, self.questions, self.heartbeats, view.may_see)
         self.has_left = False
-        self.transactions = ClientTransactions(self.shared, self.questions, self.identity, lambda: self.has_left)
+        self.transactions = ClientTransactions(self.shared, self.questions, self.identity, view, lambda: self.has_left)
         self._serving = Serving(
             self.shared, self.flow, self.work, self.questions, view, self.heartbeats, self.members, self.transactions
         )

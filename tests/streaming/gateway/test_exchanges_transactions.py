@@ -3,22 +3,29 @@
 from typing import Any
 
 import pytest
-from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
+from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest
 
 from coordinator.errors import ErrorCode
 from coordinator.outputs import CheckAccessAnswer, CommittedPartition, ErrorAnswer, TxnOffsetCommitAnswer
 from coordinator.requests import CheckAccess, TxnOffsetCommit
+from streaming.gateway.definitions import TxnOffsetCommitRequest
 from streaming.gateway.exchanges import SERVED
 from streaming.gateway.exchanges.exchange import Exchange
 from streaming.gateway.exchanges.transactions import add_offsets, commit_offsets
+from streaming.gateway.ids import id_of
 from streaming.gateway.writing import Written
 from tests.streaming.gateway.examples import ended
+from tests.streaming.gateway.parts import fact_of
 from tests.streaming.gateway.wiring import FakeAsker, FakeGateway, decoded
 
 OK = ended(ErrorCode.NONE)
-VERSIONS = range(5)
+VERSIONS = range(7)
+BY_ID = 6
 HAS_MEMBER = 3
 """From this version on, a commit names its member and generation (KIP-447)."""
+
+
+TOPIC_IDS = {"t": fact_of("t", 3).topic_id, "nowhere": fact_of("nowhere", 3).topic_id}
 
 
 def commit(version: int, *topics: tuple[str, list[int]]) -> Any:
@@ -26,7 +33,7 @@ def commit(version: int, *topics: tuple[str, list[int]]) -> Any:
     one = kind.TxnOffsetCommitRequestPartition
     named = [
         kind(
-            name=name,
+            **({"name": name} if version < BY_ID else {"topic_id": id_of(TOPIC_IDS[name])}),
             partitions=[
                 one(partition_index=p, committed_offset=5, committed_leader_epoch=2, committed_metadata="m")
                 for p in some
@@ -39,7 +46,7 @@ def commit(version: int, *topics: tuple[str, list[int]]) -> Any:
         group_id="g",
         producer_id=7,
         producer_epoch=3,
-        generation_id=4,
+        generation_id_or_member_epoch=4,
         member_id="m",
         group_instance_id="i",
         topics=named,
@@ -52,7 +59,11 @@ def exchange(message: Any, written: Written, place: FakeGateway | None = None) -
 
 
 def codes(response: Any) -> list[tuple[str, list[tuple[int, int]]]]:
-    return [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in response.topics]
+    names = {id_of(topic_id): name for name, topic_id in TOPIC_IDS.items()}
+    return [
+        (t.name or names[t.topic_id], [(p.partition_index, p.error_code) for p in t.partitions])
+        for t in response.topics
+    ]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -67,7 +78,19 @@ def test_a_commit_has_the_place_of_its_record(version: int):
     assert [(o.topic, o.partition, o.offset, o.metadata) for o in request.offsets] == [("t", 0, 5, "m")]
     done = (CommittedPartition("t", 0, **OK),)
     response = asked.respond([TxnOffsetCommitAnswer(request_id="1", partitions=done)])
-    assert codes(response) == [("t", [(0, 0), (9, 3)]), ("nowhere", [(0, 3)])]
+    missing = 3 if version < BY_ID else 100
+    assert codes(response) == [("t", [(0, 0), (9, 3)]), ("nowhere", [(0, missing)])]
+
+
+@pytest.mark.parametrize("error", [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_error_of_newer_versions_is_an_illegal_generation_before(version: int, error: ErrorCode):
+    """KIP-1319."""
+    asked = exchange(commit(version, ("t", [0])), Written(0, 41))
+    done = (CommittedPartition("t", 0, **ended(error)),)
+    response = asked.respond([TxnOffsetCommitAnswer(request_id="1", partitions=done)])
+    code = error.number if version >= BY_ID else ErrorCode.ILLEGAL_GENERATION.number
+    assert codes(response) == [("t", [(0, code)])]
 
 
 def test_an_error_of_the_coordinator_is_in_each_partition():
