@@ -26,7 +26,8 @@ from coordinator.requests import OffsetToCommit, TopicPartitions
 from tests.differential.language import Line
 from tests.differential.wire_consumers import named
 
-TIMEOUT_MS = 60_000
+TIMEOUT_MS = 600_000
+"""No transaction may end by itself while a busy machine holds its conversation."""
 
 BATCHED_PARTITIONS = 4
 """The first version of AddPartitionsToTxn with several transactions, which brokers send to each other."""
