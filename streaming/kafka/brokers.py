@@ -71,11 +71,16 @@ class Brokers:
 
     @property
     def short_of_replicas(self) -> tuple[Partition, ...]:
-        """The partitions that cannot be written, because too few of their replicas are in sync."""
+        """The partitions that cannot be written, because too few of their replicas are in sync.
+
+        Brokers need no more replicas in sync than there are, even if min.insync.replicas is higher.
+        """
         return tuple(
             each
             for each in self.partitions
-            if each.needed is not None and each.needed > 1 and len(each.in_sync - self.silent) < each.needed
+            if each.needed is not None
+            and (needed := min(each.needed, len(each.replicas))) > 1
+            and len(each.in_sync - self.silent) < needed
         )
 
     @property

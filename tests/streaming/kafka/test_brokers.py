@@ -27,6 +27,8 @@ NOT_WRITTEN = "The brokers refuse to write c.replies: too few replicas are in sy
         (brokers(1, 2, 3, in_sync=frozenset({1})), f"{NOT_WRITTEN}: see the brokers' logs."),
         # the controllers may be gone, so that the brokers still list the replicas of those that are down
         (brokers(1), f"{NOT_WRITTEN}; brokers 2 and 3 do not answer; 1 does: start what is down."),
+        # brokers need all replicas at most, whatever min.insync.replicas is
+        (brokers(1, 2, needed=4), f"{NOT_WRITTEN}; broker 3 does not answer; 1 and 2 do: start what is down."),
         (brokers(1, 2, needed=3), f"{NOT_WRITTEN}; broker 3 does not answer; 1 and 2 do: start what is down."),
         (brokers(1, 2), "Broker 3 does not answer; 1 and 2 do: start what is down, or check the network to it."),
         (brokers(1, 2, leader=3), "Broker 3 does not answer; 1 and 2 do: start what is down"),
@@ -39,7 +41,7 @@ def test_each_fault_of_the_brokers_has_its_sentence(found: Brokers, sentence: st
     assert found.sentence.startswith(sentence)
 
 
-@pytest.mark.parametrize("needed", [None, 1, 2, 3])
+@pytest.mark.parametrize("needed", [None, 1, 2, 3, 4])
 def test_brokers_without_a_fault_have_no_sentence(needed: int | None) -> None:
     assert brokers(1, 2, 3, needed=needed).sentence == ""
 
