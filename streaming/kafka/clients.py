@@ -35,7 +35,11 @@ kafka_log = logging.getLogger("kafka.librdkafka")
 Options = Mapping[str, Any]
 """librdkafka's settings, by its own names."""
 
-_WITHOUT_ANSWER = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
+TIMED_OUT = frozenset({KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE})
+"""The errors of a request without an answer. The second one is that of a request that could not even be sent, because
+the broker has not answered the connection: of the same call, either of them comes."""
+
+_WITHOUT_ANSWER = TIMED_OUT | {KafkaError._TRANSPORT}
 """The errors of a request after which another broker may answer it."""
 
 

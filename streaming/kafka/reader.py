@@ -23,7 +23,7 @@ from streaming.config.settings import Settings
 from streaming.config.timeouts import ATTEMPT_WAIT_S, LEADERS_WAIT_S, RETRY_WAIT_S
 from streaming.errors import BrokerUnreachable, NoCoordinator, UserError
 from streaming.kafka.brokers import unreachable
-from streaming.kafka.clients import Options, consumer, learn_leaders, metadata, poll_all
+from streaming.kafka.clients import TIMED_OUT, Options, consumer, learn_leaders, metadata, poll_all
 from streaming.kafka.offsets import Place
 
 RECORDS_AT_ONCE = 2_000
@@ -46,7 +46,7 @@ _RETRIED = frozenset(
     {
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TIMED_OUT,
+        *TIMED_OUT,
         KafkaError._RESOLVE,
         KafkaError._MAX_POLL_EXCEEDED,
     }

@@ -138,7 +138,15 @@ def offsets(records: Iterable[Record], topic: str = GROUPS, partition: int = 0) 
     return [record.offset for record in records if (record.topic, record.partition) == (topic, partition)]
 
 
-@pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE])
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,  # of the same request, while the leader has not answered the connection
+    ],
+)
 def test_partition_that_was_created_a_moment_ago_is_asked_for_again(brokers: Brokers, code: int) -> None:
     brokers.without_leader, brokers.of_leaders = 3, code
     assert reading().ends[GROUPS, 0] == 5
