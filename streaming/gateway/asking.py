@@ -29,7 +29,7 @@ from coordinator.outputs import AnyAnswer, ErrorAnswer, RebalanceNotice
 from coordinator.requests import Request
 from streaming.config.settings import Settings
 from streaming.config.timeouts import ATTEMPT_WAIT_S, LEADERS_WAIT_S, RETRY_WAIT_S
-from streaming.errors import BrokerUnreachable, NoCoordinator
+from streaming.errors import NoCoordinator
 from streaming.gateway.gathering import Gathering, SendSingle
 from streaming.gateway.reaching import Leaders
 from streaming.gateway.unanswered import LOST_AFTER_S, Unanswered, key_of
@@ -166,17 +166,16 @@ class Asking:
         return Leaders(*(_leaders_of(known[name]) for name in self._topics))
 
     def _stand_at_the_end(self) -> Consumer:
-        here = TopicPartition(self._settings.replies_topic, self.mailbox_partition)
+        """Return a reader of the mailbox's partition, or of the next one whose leader answers."""
         until_s = time.monotonic() + LEADERS_WAIT_S
-        while True:  # a new topic gets its leaders a moment later, and they move from a broker that is down
+        while True:  # a new topic gets its leaders a moment later
             try:
-                return self._reader_from_end(here.partition, ATTEMPT_WAIT_S)
+                return self._reader_from_end(self.mailbox_partition, ATTEMPT_WAIT_S)
             except KafkaException as error:
                 if time.monotonic() > until_s:
-                    raise BrokerUnreachable(
-                        f"{here.topic} has no leader for partition {here.partition} ({error.args[0].str()})."
-                        f" See the brokers' logs."
-                    ) from error
+                    why = f"{self._settings.replies_topic}-{self.mailbox_partition}: {error.args[0].str()}"
+                    raise unreachable(self._settings, why, self._topics) from error
+                self.mailbox_partition = (self.mailbox_partition + 1) % self._replies
                 self._closing.wait(RETRY_WAIT_S)
 
     def _reader_from_end(self, partition: int, wait_s: float) -> Consumer:

@@ -63,9 +63,14 @@ class Cluster:
     def real(self, node_id: int | None) -> Address | None:
         """Return the address at which a broker listens; any broker's for None."""
         if node_id is None:
-            nodes = self._preferred(self._alive)
-            node_id = nodes[time.monotonic_ns() % len(nodes)] if nodes else None
+            node_id = next(iter(self.any_in_turn()), None)
         return None if node_id is None else self._real.get(node_id)
+
+    def any_in_turn(self) -> Sequence[int]:
+        """Return the brokers of which any will do, from another one on each time."""
+        nodes = self._preferred(self._alive)
+        first = time.monotonic_ns() % len(nodes) if nodes else 0
+        return [*nodes[first:], *nodes[:first]]
 
     def avoid(self, node_ids: frozenset[int]) -> None:
         """Set the brokers that this gateway does not reach. Others are preferred where any broker will do."""

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from streaming.config.settings import Settings
+from streaming.config.timeouts import ATTEMPT_WAIT_S
 from streaming.errors import PortTaken, UserError
 from streaming.gateway.authorizer import Authorizer
 from streaming.gateway.broker_acls import NOTHING_IS_ALLOWED, BrokerAcls
@@ -236,19 +237,23 @@ class Gateway:
             return offer
         if self.cluster.is_avoided(node_id) and (offer := offer or self._offer_of_any()) is not None:
             return offer
-        try:
-            offer = await asyncio.wait_for(self._ask_versions(node_id), CONNECT_WAIT_S)
-        except (OSError, ValueError, asyncio.IncompleteReadError) as error:
-            log.warning("broker %s does not return its API versions: %s", node_id, error)
-            return offer if offer is not None else self._offer_of_any()
-        self._offers[node_id] = time.monotonic(), offer
-        return offer
+        # of several, a frozen one takes the connection and hides none of the others
+        asked, wait_s = (self.cluster.any_in_turn(), ATTEMPT_WAIT_S) if node_id is None else ([node_id], CONNECT_WAIT_S)
+        for broker in asked:
+            try:
+                offer = await asyncio.wait_for(self._ask_versions(broker), wait_s)
+            except (OSError, ValueError, asyncio.IncompleteReadError) as error:
+                log.warning("broker %s does not return its API versions: %r", broker, error)
+            else:
+                self._offers[node_id] = time.monotonic(), offer
+                return offer
+        return offer if offer is not None else self._offer_of_any()
 
     def _offer_of_any(self) -> Any | None:
         """Return what another broker has returned. A client would keep a response without most APIs for long."""
         return next((offer for _, offer in self._offers.values()), None)
 
-    async def _ask_versions(self, node_id: int | None) -> Any:
+    async def _ask_versions(self, node_id: int) -> Any:
         host, port = self._real(node_id)
         reader, writer = await asyncio.open_connection(host, port, ssl=self._broker_context)
         with contextlib.closing(writer):

@@ -47,12 +47,33 @@ def test_without_an_answer_of_a_broker_another_ones_versions_are_offered(
     gateway.cluster = Cluster(lambda timeout: None, no_port)
 
     async def scenario() -> Any:
+        await gateway.cluster.learn([(1, "k1", 9092), (2, "k2", 9092)], are_all=True)
         for node_id in known:
             await gateway.offer_of(node_id)
         return await gateway.offer_of(1)
 
     monkeypatch.setattr(gateway, "_ask_versions", ask_versions)
     assert asyncio.run(scenario()) is offered
+
+
+def test_frozen_broker_does_not_hide_the_versions_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first client of a gateway, on the bootstrap port, is served by any broker: a frozen one never answers."""
+    asked: list[int] = []
+
+    async def ask_versions(node_id: int) -> Any:
+        asked.append(node_id)
+        return OFFER if node_id == 2 else await asyncio.Event().wait()
+
+    async def scenario() -> Any:
+        gateway = Gateway(Settings.load(bootstrap_servers="localhost:1"))
+        gateway.cluster = Cluster(lambda timeout: None, no_port)
+        await gateway.cluster.learn([(n, f"k{n}", 9092) for n in (1, 2, 3)], are_all=True)
+        monkeypatch.setattr(gateway, "_ask_versions", ask_versions)
+        return await gateway.offer_of(None)
+
+    monkeypatch.setattr(module, "ATTEMPT_WAIT_S", 0.01)
+    while not {1, 3} & set(asked):
+        assert asyncio.run(scenario()) is OFFER
 
 
 @pytest.mark.parametrize("known", [1, 2])
