@@ -183,7 +183,7 @@ class NoCoordinator(UserError):
 
 
 class NoAnswer(UserError, TimeoutError):
-    """The request is in the log, and the coordinator sent no response in time."""
+    """The coordinator sent no response in time. The request may be in the log."""
 
 
 class NotFound(UserError):

@@ -57,10 +57,10 @@ def _ask(settings: Settings, timeout_s: float) -> StopCoordinatorAnswer:
     with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer_at) as transport:
         try:
             (answer,) = transport.ask_shards(request, [SHARD], timeout_s)
-        except NoAnswer:
+        except NoAnswer as error:
             raise NoAnswer(
-                f"No coordinator that reads {settings.requests_topic} has answered within {timeout_s:g} s, so nothing"
-                " was stopped. A coordinator that starts later is not stopped by this request."
+                f"{error} No coordinator has stopped. One that waits for brokers, or for its checkpoint's store, stops"
+                " if it reads the request later; one that starts later does not."
             ) from None
     if answer.code or not isinstance(answer, StopCoordinatorAnswer):
         raise refusal(settings, answer, "its stop")

@@ -40,7 +40,8 @@ from streaming.client.sending import CLOSE_WAIT_S, Outage, RequestProducer, Told
 from streaming.client.topics import TopicWatch
 from streaming.config.timeouts import ANSWER_WAIT_S, LEADERS_WAIT_S, RECONNECT_BACKOFF_MAX_MS
 from streaming.errors import BrokerUnreachable, NoAnswer, NoCoordinator, UserError
-from streaming.kafka.brokers import LOOK_WAIT_S, unreachable_at
+from streaming.kafka.any_broker import may_pass
+from streaming.kafka.brokers import LOOK_WAIT_S, look, unreachable_at
 from streaming.kafka.starting import started
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.wire.inbox import Inbox, read_answer
@@ -109,7 +110,7 @@ class Transport:
         self._signer_at = signer_at
         self._lanes = {topic_prefix: self._home}
         self.moves = FollowedGroups(topic_prefix, peers)
-        self._servers = kafka["bootstrap_servers"]
+        self._kafka, self._servers = kafka, kafka["bootstrap_servers"]
         self._answers = Inbox()
         self._beats: list[AnyHeartbeat] = []
         self._correspondents: dict[str, Correspondent] = {}
@@ -183,9 +184,7 @@ class Transport:
         reader.assign([*reader.assignment(), mine])
         reader.seek_to_end(mine)
         if reader.position(mine, timeout_ms=1_000 * LEADERS_WAIT_S) is None:
-            raise BrokerUnreachable(
-                f"{mine.topic} has no leader for partition {mine.partition}. See the brokers' logs."
-            )
+            raise unreachable_at(self._kafka, f"{mine.topic}-{mine.partition} has no end", [mine.topic])
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -297,16 +296,24 @@ class Transport:
                 self._append_to(lane, asked, partition, partial(_give_up, answer))
             return [answer.result(max(0.0, deadline_s - time.monotonic())) for answer in awaited.values()]
         except FutureTimeout:
-            raise NoAnswer(
-                f"No response about the group {request.group_id!r} came on {lane.replies} within {timeout_s:g} s."
-                f" Check that the coordinator that reads {lane.requests} is running."
-            ) from None
+            raise self._no_answer(lane, request.group_id, timeout_s) from None
         except KafkaError as error:
-            raise BrokerUnreachable(
-                f"The brokers at {self._servers} did not accept the request ({error}). See their logs."
-            ) from error
+            raise self._not_accepted(lane, error) from error
         finally:
             self._answers.forget(self.inbox, awaited)
+
+    def _no_answer(self, lane: Lane, group_id: str, timeout_s: float) -> NoAnswer:
+        """Return the error of a request without a response, after a look at the brokers, which may be the cause."""
+        about = f" about the group {group_id!r}" if group_id else ""
+        fault = look(self._kafka, [lane.requests, lane.replies]).sentence
+        advice = fault or f"Check that the coordinator that reads {lane.requests} is running."
+        return NoAnswer(f"No response{about} came on {lane.replies} within {timeout_s:g} s. {advice}")
+
+    def _not_accepted(self, lane: Lane, error: KafkaError) -> BrokerUnreachable:
+        """Return the error of a request that the brokers did not accept, after a look at them if that may pass."""
+        fault = look(self._kafka, [lane.requests]).sentence if may_pass(error) else ""
+        refused = f"The brokers at {self._servers} did not accept the request ({error}). See their logs."
+        return BrokerUnreachable(fault or refused)
 
     def condition(self) -> threading.Condition:
         """Return a new condition, on which the owner of a member waits for this transport's thread."""
@@ -319,15 +326,8 @@ class Transport:
 
     def client_host(self) -> str:
         """Return the address from which this process reaches the brokers, as Kafka prints it."""
-        servers = self._servers if isinstance(self._servers, str) else next(iter(self._servers), "")  # type: ignore[call-overload]
-        host, _, port = servers.split(",")[0].rpartition(":")
-        try:
-            (family, kind, _, _, address), *_ = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
-            with socket.socket(family, kind) as probe:
-                probe.connect(address)  # this sends nothing, it only chooses the route
-                return f"/{probe.getsockname()[0]}"
-        except (OSError, ValueError):
-            return ""
+        servers = self._servers.split(",") if isinstance(self._servers, str) else list(self._servers)  # type: ignore[call-overload]
+        return next(filter(None, map(_address_towards, servers)), "")
 
     def close(self) -> None:
         """Send the remaining requests, and stop."""
@@ -393,6 +393,19 @@ class Transport:
             log.warning("the coordinator %r, to which a group has moved, cannot be used: %s", prefix, error)
         else:
             self._lanes[prefix] = lane
+
+
+def _address_towards(server: str) -> str:
+    """Return the address from which this process reaches a server, as Kafka prints it; empty if the name of the server
+    does not resolve."""
+    host, _, port = server.strip().rpartition(":")
+    try:
+        (family, kind, _, _, address), *_ = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)  # this sends nothing, it only chooses the route
+            return f"/{probe.getsockname()[0]}"
+    except (OSError, ValueError):
+        return ""
 
 
 def _guarded(call: Callable[..., None], *arguments: object) -> None:

@@ -45,7 +45,10 @@ def test_next_start_repeats_no_batch_and_an_old_request_stops_nothing(run_servic
 
         nobody = stop(settings, timeout_s=3)
         assert isinstance(nobody, NoAnswer)
-        assert "No coordinator that reads stopped.requests has answered within 3 s" in str(nobody)
+        assert str(nobody).startswith(
+            "No response came on stopped.replies within 3 s. Check that the coordinator that reads stopped.requests is"
+            " running. No coordinator has stopped. "
+        )
 
         service = run_service("stopped")
         service.await_ready()

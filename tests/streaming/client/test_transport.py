@@ -145,10 +145,18 @@ def test_an_unreadable_message_or_a_failing_receiver_does_not_stop_delivery(
 
 
 @pytest.mark.parametrize(
-    ("servers", "host"), [("127.0.0.1:9", "/127.0.0.1"), ("[::1]:9,127.0.0.1:9", "/::1"), ("127.0.0.1:port", "")]
+    ("servers", "host"),
+    [
+        ("127.0.0.1:9", "/127.0.0.1"),
+        ("[::1]:9,127.0.0.1:9", "/::1"),
+        ("kafka.invalid:9,127.0.0.1:9", "/127.0.0.1"),
+        (["kafka.invalid:9", "127.0.0.1:9"], "/127.0.0.1"),
+        ("127.0.0.1:port", ""),
+    ],
 )
 def test_a_member_has_the_address_from_which_the_brokers_are_reached(
-    transport: Transport, servers: str, host: str
+    transport: Transport, servers: str | list[str], host: str
 ) -> None:
+    """A name that does not resolve may be the first one: the process is connected to another broker."""
     transport._servers = servers
     assert transport.client_host() == host
