@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streaming.config.settings import Settings
-from streaming.kafka.any_broker import AnyBroker
-from streaming.kafka.brokers import LOOK_WAIT_S, Brokers, look
+from streaming.kafka.any_broker import AnyBroker, metadata_request
+from streaming.kafka.brokers import Brokers, look
 from streaming.kafka.topics import Topic, directory_layout, layout, lease_layout, observed_layout
 
 CLIENT_ID = "coordinator-doctor"
@@ -108,8 +108,10 @@ class Case:
             return brokers.describe_topics([each.topic.name for each in self.wanted])
 
     def any_broker(self) -> AnyBroker:
-        """Return the connections to the brokers, with short waits."""
-        return AnyBroker(self.kafka, LOOK_WAIT_S)
+        """Return the connections to the brokers. Those that do not answer are asked last."""
+        brokers = AnyBroker(self.kafka)
+        brokers.ask_each(lambda _: metadata_request(()))
+        return brokers
 
 
 def _wanted(settings: Settings) -> Iterator[Wanted]:

@@ -11,7 +11,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 
 from streaming.doctor.case import Case, Finding, ok, warning, wrong
 from streaming.doctor.clocks import ShownTime, difference
-from streaming.kafka.any_broker import AnyBroker, metadata_request
+from streaming.kafka.any_broker import AnyBroker, may_pass, metadata_request
 from streaming.moments import unix_ms
 
 FEATURES_SINCE = 3
@@ -78,9 +78,12 @@ def _controller(brokers: AnyBroker, slack_ms: int) -> Iterator[Finding]:
     try:
         answers = [_leader(brokers) for _ in range(CLOCK_TRIES)]
     except KafkaError as error:
+        remedy = (
+            "Look at the controllers' logs" if may_pass(error) else "Grant the right Describe on the cluster for it"
+        )
         yield warning(
             f"The brokers do not show their active controller ({error}), so no clock of theirs can be compared.",
-            "Grant the right Describe on the cluster for it, and compare the clocks by NTP.",
+            f"{remedy}, and compare the clocks by NTP.",
         )
         return
     yield ok(f"The active controller is node {answers[0].node}.")

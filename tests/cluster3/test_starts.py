@@ -1,6 +1,7 @@
 """Starts and commands while one of three brokers has just died, and while not every broker knows the new topics."""
 
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,15 +10,20 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from coordinator.requests import DescribeGroup
 from streaming.cli.main import app
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
-from streaming.errors import BrokerUnreachable
+from streaming.doctor import Case, Level, cluster, examine
+from streaming.doctor import topics as doctor_topics
+from streaming.errors import BrokerUnreachable, NoAnswer
 from streaming.gateway import Gateway
 from streaming.kafka import founding, rights, topics
 from streaming.kafka.brokers import look
+from streaming.kafka.clients import producer
 from streaming.kafka.reader import TopicReader
 from tests.cluster3.brokers import IDS, ThreeBrokers
+from tests.system.waiting import HANG_S, wait_until
 from tests.tiers import sampled
 
 pytestmark = pytest.mark.long
@@ -26,6 +32,8 @@ PREFIXES = (f"starts-{number}" for number in itertools.count())
 
 FENCED_AFTER_S = 12.0
 """The time after which the cluster has found out that a broker is down, and has moved its leaders."""
+
+SILENT_TWO = r"[Bb]rokers 1 and 2 do not answer; 3 does: start what is down"
 
 CLIENTS = 6
 """A third of them choose the frozen broker first."""
@@ -132,6 +140,56 @@ def test_new_topics_are_known_to_whoever_asks_at_once(settings: Callable[..., Se
         new = settings()
         with ThreadPoolExecutor(3) as pool:
             list(pool.map(start, [new] * 3))
+
+
+def test_gateway_starts_though_it_alone_cannot_reach_a_broker(
+    three: ThreeBrokers, settings: Callable[..., Settings]
+) -> None:
+    """The broker's leaders stay. A mailbox has a random partition, and the next one serves as well."""
+    here = settings()
+    topics.ensure(here)
+    three.cut_off("GATEWAY", 2)
+    for _ in range(6):
+        start_gateway(here.model_copy(update={"bootstrap_servers": three.through_proxies("GATEWAY")}))
+
+
+@pytest.mark.nightly
+def test_two_frozen_brokers_are_named_as_the_cause(three: ThreeBrokers, settings: Callable[..., Settings]) -> None:
+    """Their leaders stay, because the controllers have no majority. Nothing else is wrong, and nothing is missing."""
+    here = settings()
+    topics.ensure(here)
+    asked = DescribeGroup(request_id="", reply_to="", group_id="g")
+    with Transport(here.kafka_client_arguments(), here.topic_prefix) as transport:
+        three.suspend(1)
+        three.suspend(2)
+        with pytest.raises(NoAnswer, match=f"within 1 s. .*{SILENT_TWO}"):
+            transport.ask(asked, 1)
+        rows = examine(Case(here), {"brokers": cluster.check, "topics": doctor_topics.check}).rows
+        assert not [row for row in rows if row.level is Level.WARNING and "Grant" in row.remedy]
+        (wrong,) = [row.text for row in rows if row.level is Level.WRONG]
+        assert re.search(SILENT_TWO, wrong)
+        assert len([row for row in rows if row.text.startswith("Broker 3 answers at ")]) == 1
+
+
+@pytest.mark.nightly
+def test_more_replicas_in_sync_than_there_are_is_no_fault(
+    three: ThreeBrokers, settings: Callable[..., Settings]
+) -> None:
+    """Brokers then need all replicas, and accept writes while all are in sync."""
+    here = settings()
+    topics.ensure(here)
+    three.configure(here.requests_topic, {"min.insync.replicas": "4"})
+    failed: list[object] = []
+    writer = producer(here, "test")
+    writer.produce(here.requests_topic, b"any", partition=0, on_delivery=lambda error, _: failed.append(error))
+    assert writer.flush(HANG_S) == 0
+    assert failed == [None]
+    assert look(here.kafka_client_arguments(), here.topics).sentence == ""
+    three.kill(3)
+    wait_until(lambda: three.in_sync(here.requests_topic, 0) == {1, 2})
+    assert look(here.kafka_client_arguments(), here.topics).sentence.startswith(
+        f"The brokers refuse to write {here.requests_topic}: too few replicas are in sync (min.insync.replicas); broker"
+    )
 
 
 @pytest.mark.nightly
