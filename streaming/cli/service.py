@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 
+from streaming import logs
 from streaming.config.principals import OPEN_SAID
 from streaming.config.settings import Settings
 from streaming.config.values import is_loopback
 from streaming.embedded import Broker, BrokerWatch, Cluster
-from streaming.errors import BrokerFailed, UserError
+from streaming.errors import BrokerFailed, Exit, UserError
 
 if TYPE_CHECKING:
     from streaming.dashboard import Dashboard
@@ -47,6 +48,9 @@ SHARDS_ON_ONE_MACHINE = 4
 ANYBODY_SEES = (
     "It listens on {host} without authentication: each client that reaches it sees all groups, members and offsets."
 )
+
+START_END_WAIT_S = 15.0
+"""How long a start may go on after a signal. It may wait for brokers for longer, and a service ends within 30 s."""
 
 CHECKS_AT = "The health checks are at {url}."
 
@@ -79,9 +83,9 @@ def run_observer(settings: Settings, *, ready_file: Path | None, tell: Tell) -> 
     """
     from streaming.observe.observer import Observer
 
-    observer = Observer(settings, tell)
-    _stop_on_signals(observer.ask_to_stop)
-    with _observing(observer, tell):
+    observer, started = Observer(settings, tell), threading.Event()
+    _stop_on_signals(observer.ask_to_stop, started)
+    with _observing(observer, started, tell):
         _announce(observer.ask_to_stop, ready_file, settings, observed=settings, is_alone=True)
         tell(
             f"Observing the groups of Kafka's own coordinator at {settings.bootstrap_servers}; see them with"
@@ -92,7 +96,7 @@ def run_observer(settings: Settings, *, ready_file: Path | None, tell: Tell) -> 
 
 
 @contextlib.contextmanager
-def _observing(observer: "Observer", tell: Tell) -> Iterator[None]:
+def _observing(observer: "Observer", started: threading.Event, tell: Tell) -> Iterator[None]:
     settings = observer.settings
     listener: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
     if settings.health_port is not None:
@@ -103,7 +107,10 @@ def _observing(observer: "Observer", tell: Tell) -> Iterator[None]:
         tell(CHECKS_AT.format(url=listener.url))
     with listener:
         try:
-            observer.start()
+            try:
+                observer.start()
+            finally:
+                started.set()
             yield
         finally:
             observer.stop()
@@ -209,7 +216,8 @@ def run_embedded(
             observed = observing.settings if observing else None
             prefixes = [observed.topic_prefix] if observed is not None else []
             dashboard = stack.enter_context(Dashboard(settings, observe=prefixes))
-            _announce(coordinator.ask_to_stop, ready_file, settings, gateway, dashboard, observed)
+            stop = lambda: coordinator.ask_to_stop() if watched.has_majority else coordinator.abandon()  # noqa: E731
+            _announce(stop, ready_file, settings, gateway, dashboard, observed)
             _show_addresses(settings, gateway, dashboard, tell, observed)
             with _Demo(settings, coordinator) if demo else contextlib.nullcontext():
                 coordinator.wait()
@@ -258,12 +266,16 @@ def with_shards(settings: Settings) -> Settings:
 def _running(settings: Settings, tell: Tell) -> Iterator["Coordinator"]:
     from streaming.query.coordinator import Coordinator
 
-    coordinator = Coordinator(settings, tell)
+    coordinator, started = Coordinator(settings, tell), threading.Event()
     if settings.stand_by:
-        _stop_on_signals(coordinator.ask_to_stop)  # it may stand by for months before its start returns
+        # it may stand by for months before its start returns
+        _stop_on_signals(coordinator.ask_to_stop, started)
     with _telling_health(coordinator, tell):
         try:
-            coordinator.start()
+            try:
+                coordinator.start()
+            finally:
+                started.set()
             yield coordinator
         finally:
             coordinator.stop()
@@ -312,7 +324,9 @@ class _Observing:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._observer.stop()
+        from streaming.query.coordinator import BATCH_WAIT_S
+
+        self._observer.stop(0.0 if self._coordinator.is_abandoned else BATCH_WAIT_S)
         self._thread.join()
         if self._failure:
             raise self._failure
@@ -424,11 +438,26 @@ def _announce(
     beside.replace(ready_file)
 
 
-def _stop_on_signals(stop: Callable[[], None]) -> None:
+def _stop_on_signals(stop: Callable[[], None], started: threading.Event | None = None) -> None:
+    """Call `stop` at each signal that ends a process.
+
+    Args:
+        started: Set when the start is over. A start that waits for brokers does not look at `stop`, so the process ends
+            without it after `START_END_WAIT_S`.
+    """
+
     def handler(_signal: int, _frame: FrameType | None) -> None:
         stop()
+        if started is not None:
+            threading.Thread(target=_end_start, args=(started,), name="end of the start", daemon=True).start()
 
     signal.signal(signal.SIGINT, handler)
     signal.signal(signal.SIGTERM, handler)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it, and a child inherits that
         signal.signal(signal.SIGHUP, handler)
+
+
+def _end_start(started: threading.Event) -> None:
+    if not started.wait(START_END_WAIT_S):
+        logs.tell(f"The start goes on {START_END_WAIT_S:g} s after the signal, so the process ends without it.")
+        os._exit(Exit.FAILED)

@@ -11,12 +11,14 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from operator import itemgetter
+from threading import Event
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from streaming.config.settings import Settings
 from streaming.config.timeouts import ANSWER_WAIT_S, ATTEMPT_WAIT_S, LEADERS_WAIT_S, RETRY_WAIT_S
+from streaming.errors import BrokerUnreachable
 from streaming.kafka.brokers import unreachable
 from streaming.kafka.clients import consumer, metadata
 
@@ -66,14 +68,18 @@ class OffsetAsker:
     Args:
         is_stable: Whether an end is the last stable offset, before which no transaction is open; otherwise the high
             watermark.
+        stopping: The event that ends `await_all`.
     """
 
-    def __init__(self, settings: Settings, client_id: str, *, is_stable: bool = False) -> None:
+    def __init__(
+        self, settings: Settings, client_id: str, *, is_stable: bool = False, stopping: Event | None = None
+    ) -> None:
         level = "read_committed" if is_stable else "read_uncommitted"
         self._settings = settings
         options = {"isolation.level": level, "allow.auto.create.topics": False}
         self._consumer: Consumer = consumer(settings, client_id, options)
         self._silent: frozenset[int] = frozenset()
+        self._stopping = stopping or Event()
 
     def metadata(self, topic: str | None = None) -> Any:
         """Return the cluster's metadata, of all topics or of one.
@@ -145,7 +151,7 @@ class OffsetAsker:
         or are not known yet, are asked again.
 
         Raises:
-            BrokerUnreachable: The leader of a partition has not answered for `LEADERS_WAIT_S`.
+            BrokerUnreachable: The leader of a partition has not answered for `LEADERS_WAIT_S`, or the process stops.
         """
         wanted, until_s = list(places), time.monotonic() + LEADERS_WAIT_S
         while True:
@@ -158,9 +164,10 @@ class OffsetAsker:
                 why, unknown = f"{topic}-{partition}: {reason.value}", {topic}
             except KafkaException as error:
                 why = error.args[0].str()
+            if self._stopping.wait(RETRY_WAIT_S):
+                raise BrokerUnreachable(f"The process stops, and no longer waits for the brokers ({why}).")
             if time.monotonic() >= until_s:
                 raise unreachable(self._settings, why, unknown)
-            time.sleep(RETRY_WAIT_S)
 
     def close(self) -> None:
         """Close the connections."""

@@ -313,8 +313,12 @@ class Observer:
         """Make `start` and `wait` return. A signal handler may call it."""
         self._stopping.set()
 
-    def stop(self) -> None:
-        """Stop the query between two batches, so that the next start repeats nothing."""
+    def stop(self, batch_wait_s: float = BATCH_WAIT_S) -> None:
+        """Stop the query between two batches, so that the next start repeats nothing.
+
+        Args:
+            batch_wait_s: How long to wait for the running batch, before it is abandoned.
+        """
         self._stopping.set()
         self._store.close()
         if self._naming is not None:
@@ -324,7 +328,7 @@ class Observer:
         self._topic_watch.close()
         query = self._query
         if query is not None and query.isActive:
-            await_batch(query, time.monotonic() + (0 if self._store.refusal else BATCH_WAIT_S))
+            await_batch(query, time.monotonic() + (0 if self._store.refusal else batch_wait_s))
             stop_query(query)
         self._mark.remove()
 

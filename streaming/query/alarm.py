@@ -22,7 +22,7 @@ from streaming.config.settings import Settings
 from streaming.kafka.clients import producer
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.query.progress import Tallies
-from streaming.query.threads import keep_at
+from streaming.query.threads import await_end, keep_at
 from streaming.wire.records import encode_request
 
 log = logging.getLogger(__name__)
@@ -65,8 +65,7 @@ class Alarm:
         """Stop the thread."""
         self._closing.set()
         self._batch_ended.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        await_end(self._thread)
 
     def _watch(self) -> None:
         not_reported: dict[int, int | None] = dict.fromkeys(range(self._shards), 0)

@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -198,7 +199,7 @@ class Coordinator:
 
     def _begin(self, spark: SparkSession, identity: Identity) -> StreamingQuery:
         settings, driver = self.settings, None if self.lease is None else self.lease.driver
-        in_the_log = refuse_replaced(spark, settings)
+        in_the_log = refuse_replaced(spark, settings, self._stopping)
         self._log_watch.begin_at(in_the_log)
         last_records = {shard: LastRecord(record.offset, record.at_ms) for shard, record in in_the_log.items()}
         return (
@@ -254,7 +255,8 @@ class Coordinator:
             if not self._query.isActive and not self._begin_again_if_failed(self._query):
                 break
             self._stopping.wait(CHECK_EVERY_S)
-        if failure := self._failure(self._query):
+        # a process that stops does not ask silent brokers once more
+        if failure := self._refusal() if self._stopping.is_set() else self._failure(self._query):
             raise failure
         if self._stops.asked is not None:
             self._report(f"Stopped by {self._stops.asked[2]} with `coordinator stop`.")
@@ -279,21 +281,20 @@ class Coordinator:
         self._stopping.set()
 
     def abandon(self) -> None:
-        """Make `wait` return, and `stop` abandon the running batch, since no broker is left. Any thread may call it."""
+        """Make `wait` return, and `stop` abandon the running batch, since too few brokers are left. Any thread, and a
+        signal handler, may call it."""
         self._batch_wait_s = 0.0
         self._stopping.set()
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether nothing waits for brokers any more."""
+        return self._batch_wait_s == 0
 
     def stop(self) -> None:
         """Stop the query between two batches, so that the next start repeats nothing."""
         self._stopping.set()
-        self._store.close()
-        self._alarm.close()
-        self._bell.close()
-        self._topic_watch.close()
-        self._log_watch.close()
-        self._repeats.close()
-        self._offset_topics.close()
-        self.transactions.close()
+        self._close_threads()
         query = self._query
         if query is not None and query.isActive:
             is_lost = self.lease is not None and self.lease.refusal is not None
@@ -305,6 +306,21 @@ class Coordinator:
         if self.lease is not None:
             self.lease.close(stops_all=self._stops.asked is not None)
         self._stops.confirm()
+
+    def _close_threads(self) -> None:
+        """Stop the threads beside the query, all at the same time: each of them may wait for brokers."""
+        beside = (
+            self._store,
+            self._alarm,
+            self._bell,
+            self._topic_watch,
+            self._log_watch,
+            self._repeats,
+            self._offset_topics,
+            self.transactions,
+        )
+        with ThreadPoolExecutor(len(beside)) as pool:
+            list(pool.map(lambda part: part.close(), beside))
 
     def _refusal(self) -> UserError | None:
         if self.lease is not None and self.lease.refusal is not None:

@@ -38,7 +38,7 @@ from streaming.kafka.clients import producer
 from streaming.kafka.reader import Record
 from streaming.kafka.topic_facts import TopicFacts
 from streaming.moments import unix_ms
-from streaming.query.threads import keep_at
+from streaming.query.threads import await_end, keep_at
 from streaming.wire.records import decode_group_record
 from streaming.wire.signing import Signer
 
@@ -159,8 +159,7 @@ class OffsetTopicWatch:
         """Stop the thread."""
         self._closing.set()
         self._facts.close()
-        if self._thread.is_alive():
-            self._thread.join()
+        await_end(self._thread)
 
     def take(self, raw: Record) -> None:
         """Add the next record of the groups topic. Any thread may call this."""

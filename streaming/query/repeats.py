@@ -28,7 +28,7 @@ from streaming.config.settings import Settings
 from streaming.kafka.clients import producer
 from streaming.kafka.reader import Record, TopicReader
 from streaming.moments import monotonic_ms, unix_ms
-from streaming.query.threads import keep_at
+from streaming.query.threads import await_end, keep_at
 from streaming.wire.records import AT_MS, VERSION, decode_group_key
 from streaming.wire.signing import Signer
 from streaming.wire.standing import Order, Standing, order_in
@@ -170,8 +170,7 @@ class RepeatWatch:
     def close(self) -> None:
         """Stop the thread."""
         self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        await_end(self._thread)
 
     def _watch(self) -> None:
         self._repeats = Repeats()  # all records are read anew

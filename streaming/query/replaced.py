@@ -19,13 +19,15 @@ handled later records by then, and these are in the log.
 
 from collections.abc import Mapping
 from contextlib import closing
+from threading import Event
 
 import msgspec
 from pyspark.sql import SparkSession
 
 from streaming.config.settings import Settings
 from streaming.config.timeouts import ANSWER_WAIT_S
-from streaming.errors import BrokerUnreachable, CheckpointMismatch, Exit, UserError
+from streaming.errors import CheckpointMismatch, Exit, UserError
+from streaming.kafka.brokers import unreachable
 from streaming.kafka.lookup import Found, Lookup
 from streaming.kafka.offsets import NO_SUCH, OffsetAsker
 from streaming.query import checkpoint
@@ -61,10 +63,13 @@ class Note(msgspec.Struct, frozen=True):
     found_ms: int
 
 
-def refuse_replaced(spark: SparkSession, settings: Settings) -> dict[int, Found]:
+def refuse_replaced(spark: SparkSession, settings: Settings, stopping: Event | None = None) -> dict[int, Found]:
     """Check that no handled request is gone from the request topic, as far as this is possible without the state.
 
     With the setting `checkpoint_may_be_outdated`, check nothing, and forget what was found earlier.
+
+    Args:
+        stopping: The event that ends the waits for brokers.
 
     Returns:
         By shard, the last record of the log before the end of the newest finished batch, for `ShardOperator`.
@@ -82,7 +87,7 @@ def refuse_replaced(spark: SparkSession, settings: Settings) -> dict[int, Found]
         return {}
     finished = checkpoint.newest_finished_plan(spark, settings)
     finished_ends = {} if finished is None else finished.ends
-    with closing(OffsetAsker(settings, CLIENT_ID)) as asker:
+    with closing(OffsetAsker(settings, CLIENT_ID, stopping=stopping)) as asker:
         _refuse_shorter(asker, settings, {p: max(end, finished_ends.get(p, 0)) for p, end in newest.ends.items()})
         _refuse_later(asker, settings, newest)
     with Lookup(settings, settings.requests_topic, CLIENT_ID) as lookup:
@@ -136,6 +141,6 @@ def _last_records(lookup: Lookup, settings: Settings, ends: Mapping[int, int]) -
         found = lookup.records(wanted, ANSWER_WAIT_S) if wanted else {}
         if silent := wanted.keys() - found.keys():
             where = f"{settings.requests_topic}-{min(silent)} cannot be read"
-            raise BrokerUnreachable.at(settings.bootstrap_servers, where)
+            raise unreachable(settings, where, [settings.requests_topic])
         last |= {p: record for p, record in found.items() if record is not None and record.offset < ends[p]}
     return last

@@ -38,7 +38,7 @@ from streaming.kafka.deleting import delete_records
 from streaming.kafka.transaction_log import Batch, TransactionLog
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.query.progress import Tallies
-from streaming.query.threads import keep_at
+from streaming.query.threads import await_end, keep_at
 from streaming.query.unsettled import Unsettled
 from streaming.wire.signing import Signer
 
@@ -226,8 +226,7 @@ class TransactionWatch:
     def close(self) -> None:
         """Stop the thread."""
         self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        await_end(self._thread)
 
     def _read(self) -> None:
         """Read the topic from its oldest record on, until the thread is to stop.

@@ -2,12 +2,15 @@
 
 import logging
 from collections.abc import Callable
-from threading import Event
+from threading import Event, Thread
 
 log = logging.getLogger(__name__)
 
 RETRY_WAIT_S = 1.0
 """The pause before failed work begins again."""
+
+END_WAIT_S = 5.0
+"""How long a stop waits for a thread. One that waits for silent brokers ends with the process."""
 
 
 def keep_at(work: Callable[[], None], what: str, closing: Event) -> None:
@@ -29,3 +32,9 @@ def keep_at(work: Callable[[], None], what: str, closing: Event) -> None:
                 log.debug("the failure in full", exc_info=error)
             closing.wait(RETRY_WAIT_S)
     return None
+
+
+def await_end(thread: Thread) -> None:
+    """Wait for the end of a thread whose work is to stop, for `END_WAIT_S` at most."""
+    if thread.is_alive():
+        thread.join(END_WAIT_S)

@@ -1,11 +1,11 @@
 """Tests of the threads beside the query: work that fails begins again."""
 
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 
 from streaming.query import threads
-from streaming.query.threads import keep_at
+from streaming.query.threads import await_end, keep_at
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +43,15 @@ def test_work_that_has_ended_is_not_repeated() -> None:
     ended: list[str] = []
     keep_at(lambda: ended.append("once"), "the watch", Event())
     assert ended == ["once"]
+
+
+def test_stop_does_not_wait_for_a_thread_that_waits_for_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "END_WAIT_S", 0.01)
+    answered = Event()
+    thread = Thread(target=answered.wait, daemon=True)
+    thread.start()
+    await_end(thread)
+    assert thread.is_alive()
+    answered.set()
+    thread.join()
+    await_end(thread)
