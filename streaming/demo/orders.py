@@ -17,6 +17,10 @@ PARTITIONS = 6
 EVERY_S = 0.25
 GOODS = ("tea", "bread", "apples", "ink", "candles")
 
+CLOSE_WAIT_S = 4.0
+_PATIENCE = {"request_timeout_ms": 2_000, "delivery_timeout_ms": 3_000, "max_block_ms": 1_000}
+"""How long an order waits for brokers: less than `CLOSE_WAIT_S`, since a producer with orders cannot be closed."""
+
 
 class Orders:
     """The demo's topic and its producer. In a `with` block, each partition gets an order every quarter of a second.
@@ -33,7 +37,7 @@ class Orders:
                 wanted = {"num_partitions": PARTITIONS, "replication_factor": settings.replication_factor}
                 with suppress(TopicAlreadyExistsError):
                     admin.create_topics({TOPIC: wanted}, wait_for_metadata=True)
-            self._producer = KafkaProducer(enable_idempotence=False, **arguments)
+            self._producer = KafkaProducer(enable_idempotence=False, **{**arguments, **_PATIENCE})
         except KafkaError as error:
             raise BrokerUnreachable(
                 f"The demo's topic {TOPIC} cannot be created at {settings.bootstrap_servers} ({error}): see the broker."
@@ -49,7 +53,8 @@ class Orders:
     ) -> None:
         self._stopping.set()
         self._thread.join()
-        self._producer.close(timeout=5)
+        with suppress(KafkaError):  # the last orders are lost if the brokers are gone
+            self._producer.close(timeout=CLOSE_WAIT_S)
 
     def _send(self) -> None:
         number = 0
@@ -57,4 +62,5 @@ class Orders:
             for partition in range(PARTITIONS):
                 number += 1
                 order = {"order": number, "item": GOODS[number % len(GOODS)]}
-                self._producer.send(TOPIC, json.dumps(order).encode(), partition=partition)
+                with suppress(KafkaError):  # during an outage of the brokers orders are lost
+                    self._producer.send(TOPIC, json.dumps(order).encode(), partition=partition)

@@ -108,10 +108,14 @@ class Cluster:
         return self
 
     def stop(self) -> None:
-        """Stop all brokers at the same time (SIGTERM), or kill those that do not end in time."""
+        """Stop all brokers at the same time (SIGTERM), or kill those that do not end in time.
+
+        Brokers without a majority are killed at once: they would wait for the others, and have nothing to hand over.
+        """
+        end = Broker.stop if len(self.pids) > self.size / 2 else Broker.kill
         if self.brokers:
             with ThreadPoolExecutor(self.size) as pool:
-                list(pool.map(Broker.stop, self.brokers.values()))
+                list(pool.map(end, self.brokers.values()))
 
     def kill(self) -> None:
         """Kill all brokers, as a power loss would."""

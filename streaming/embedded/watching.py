@@ -30,6 +30,11 @@ class BrokerWatch:
         """Whether a broker still runs."""
         return any(broker.running for broker in self._brokers)
 
+    @property
+    def has_majority(self) -> bool:
+        """Whether most brokers run. Without them no record is written, and no broker stops in good order."""
+        return sum(broker.running for broker in self._brokers) > len(self._brokers) / 2
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self

@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from streaming.errors import Exit
+from streaming.query.outages import AGAIN_AFTER_S
 from tests.cluster3.brokers import IDS, ThreeBrokers
 from tests.system.waiting import HANG_S, wait_until
 from tests.tiers import NIGHTLY
@@ -112,6 +114,22 @@ def test_services_end_in_time_though_no_broker_answers(
         assert service.process.returncode in (0, 1), (name, service.log)
 
 
+def test_query_that_waits_for_two_brokers_of_three_ends_in_time(three: ThreeBrokers, services: list[Process]) -> None:
+    """Their leaders stay, because no majority of the controllers is left. The query waits for them before it begins
+    again, as long as they would need to move."""
+    query = services[0]
+    three.suspend(1)
+    three.suspend(2)
+    wait_until(lambda: "The query begins again." in query.log, account=lambda: query.log)
+    stopped_s = time.monotonic() + AGAIN_AFTER_S + 2.0  # in the middle of the new begin
+    while time.monotonic() < stopped_s:
+        time.sleep(0.1)
+    query.process.send_signal(signal.SIGTERM)
+    query.process.wait(HANG_S)
+    assert time.monotonic() - stopped_s < STOP_S, query.log
+    assert query.process.returncode == Exit.DONE, query.log
+
+
 def test_up_notices_the_end_of_its_brokers_and_ends(tmp_path: Path) -> None:
     up = Process(tmp_path / "up", ["up", "--brokers", "3", "--no-demo"])
     try:
@@ -129,5 +147,23 @@ def test_up_notices_the_end_of_its_brokers_and_ends(tmp_path: Path) -> None:
         assert time.monotonic() - killed_s < UP_STOP_S + NOTICE_S, up.log
         assert up.process.returncode == 1
         assert "No broker was left" in up.log
+    finally:
+        up.kill()
+
+
+def test_up_without_a_majority_of_its_brokers_ends_in_order(tmp_path: Path) -> None:
+    """Neither the demo's producer nor a batch waits for brokers that do not come back, and no traceback is printed."""
+    up = Process(tmp_path / "up", ["up", "--brokers", "3", "--observe"])
+    try:
+        up.await_ready()
+        for broker in up.brokers[:2]:
+            broker.kill()
+        wait_until(lambda: up.log.count("has ended. Its log is") == 2, account=lambda: up.log)
+        stopped_s = time.monotonic()
+        up.process.send_signal(signal.SIGINT)
+        up.process.wait(HANG_S)
+        assert time.monotonic() - stopped_s < UP_STOP_S, up.log
+        assert up.process.returncode == Exit.DONE, up.log
+        assert "Traceback" not in up.log
     finally:
         up.kill()
