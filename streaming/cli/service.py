@@ -52,6 +52,8 @@ ANYBODY_SEES = (
 START_END_WAIT_S = 15.0
 """How long a start may go on after a signal. It may wait for brokers for longer, and a service ends within 30 s."""
 
+DEMO_END_WAIT_S = 10.0
+
 CHECKS_AT = "The health checks are at {url}."
 
 
@@ -346,14 +348,14 @@ class _Demo:
         self._settings, self._coordinator = settings, coordinator
         self._over = threading.Event()
         self._failure: Exception | None = None
-        self._thread = threading.Thread(target=self._show, name="demo")
+        self._thread = threading.Thread(target=self._show, name="demo", daemon=True)
 
     def __enter__(self) -> None:
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._thread.join()
+        self._thread.join(DEMO_END_WAIT_S)  # its members end with this process, if it still waits for brokers
         if self._failure:
             raise self._failure
 
@@ -363,8 +365,9 @@ class _Demo:
         try:
             run_demo(self._settings, out=Console(soft_wrap=True), stop=self._over.is_set)
         except Exception as error:
-            self._failure = error
-            self._coordinator.ask_to_stop()
+            if not self._over.is_set():  # else it ended while it waited for brokers
+                self._failure = error
+                self._coordinator.ask_to_stop()
 
 
 def _show_addresses(

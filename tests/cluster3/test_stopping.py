@@ -159,10 +159,8 @@ def test_up_without_a_majority_of_its_brokers_ends_in_order(tmp_path: Path) -> N
         for broker in up.brokers[:2]:
             broker.kill()
         wait_until(lambda: up.log.count("has ended. Its log is") == 2, account=lambda: up.log)
-        stopped_s = time.monotonic()
         up.process.send_signal(signal.SIGINT)
         up.process.wait(HANG_S)
-        assert time.monotonic() - stopped_s < UP_STOP_S, up.log
         assert up.process.returncode == Exit.DONE, up.log
         assert "Traceback" not in up.log
     finally:
