@@ -12,6 +12,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
@@ -218,8 +219,7 @@ def run_embedded(
             observed = observing.settings if observing else None
             prefixes = [observed.topic_prefix] if observed is not None else []
             dashboard = stack.enter_context(Dashboard(settings, observe=prefixes))
-            stop = lambda: coordinator.ask_to_stop() if watched.has_majority else coordinator.abandon()  # noqa: E731
-            _announce(stop, ready_file, settings, gateway, dashboard, observed)
+            _announce(partial(_end, coordinator, watched), ready_file, settings, gateway, dashboard, observed)
             _show_addresses(settings, gateway, dashboard, tell, observed)
             with _Demo(settings, coordinator) if demo else contextlib.nullcontext():
                 coordinator.wait()
@@ -250,6 +250,14 @@ def settings_of(kafka: Broker | Cluster, **flags: object) -> Settings:
         bootstrap_servers=kafka.bootstrap_servers,
         **{"security_protocol": "PLAINTEXT", "replication_factor": 1, **flags},
     )
+
+
+def _end(coordinator: "Coordinator", brokers: BrokerWatch) -> None:
+    """Stop after the running batch, which needs most of the brokers; at once without them."""
+    if brokers.has_majority:
+        coordinator.ask_to_stop()
+    else:
+        coordinator.abandon()
 
 
 def with_shards(settings: Settings) -> Settings:
