@@ -8,7 +8,7 @@ groups there, and the broker may return.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException
@@ -50,6 +50,7 @@ class Cluster:
         self._avoided = frozenset[int]()
         self._names = frozenset[str]()
         self._asked_s = float("-inf")
+        self._opening = asyncio.Lock()
         self.refresh = Coalesced(self._ask_brokers)
         """Requests the brokers and the names of all topics. The old metadata remains if no broker answers."""
 
@@ -92,16 +93,23 @@ class Cluster:
     async def learn(self, brokers: Iterable[tuple[int, str, int]], *, are_all: bool) -> None:
         """Store the brokers of a response before it is sent to the client, and open ports for new brokers.
 
+        Two responses may name a new broker at the same time. The second one waits until the broker's port is open.
+
         Args:
             are_all: A broker that is not in the response is unavailable.
         """
         told = {node_id: Address(host, port) for node_id, host, port in brokers}
         self._real |= told
-        for node_id in sorted(told.keys() - self._ours.keys()):
-            if address := await self._listen(node_id):
-                self._ours[node_id] = address
+        if told.keys() - self._ours.keys():
+            await self._open_ports(told.keys())
         if are_all and told:
             self._alive = tuple(sorted(told))
+
+    async def _open_ports(self, node_ids: Set[int]) -> None:
+        async with self._opening:
+            for node_id in sorted(node_ids - self._ours.keys()):
+                if address := await self._listen(node_id):
+                    self._ours[node_id] = address
 
     def coordinator_of(self, group_id: str) -> int | None:
         """Return the broker whose port a group's members are sent to; None while no broker is known.

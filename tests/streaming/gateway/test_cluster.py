@@ -88,6 +88,32 @@ def test_a_lost_broker_keeps_its_port_and_loses_its_groups():
     run(scenario, Kafka(THREE))
 
 
+def test_a_new_broker_is_in_every_response_that_names_it_first():
+    """Public reports, kafka-proxy 203: two clients see an added broker at the same time. Its port is opened once, and
+    neither of the two responses lacks the broker."""
+    opened: list[int] = []
+
+    async def bind(node_id: int) -> Address | None:
+        await asyncio.sleep(0)  # as asyncio resolves the host's name
+        if node_id in opened:
+            return None  # the address is in use
+        opened.append(node_id)
+        await asyncio.sleep(0)
+        return await listen(node_id)
+
+    async def main() -> None:
+        cluster, added = Cluster(Kafka({}).list_topics, bind), (2, "k2", 9092)
+
+        async def seen_by_a_client() -> Address | None:
+            await cluster.learn([added], are_all=True)
+            return cluster.ours(2)
+
+        assert await asyncio.gather(seen_by_a_client(), seen_by_a_client()) == [("gw", 9195)] * 2
+
+    asyncio.run(main())
+    assert opened == [2]
+
+
 def test_without_brokers_no_coordinator_is_found():
     async def scenario(cluster: Cluster) -> None:
         assert cluster.coordinator_of("g") is None
