@@ -4,6 +4,7 @@ The brokers authenticate by SASL, the gateway by certificates. `Identity` has th
 `Authenticating` passes the frames of a SASL exchange on.
 """
 
+import logging
 import time
 from collections.abc import Callable, Collection
 
@@ -11,8 +12,10 @@ from streaming.gateway.apis import BEFORE_AUTHENTICATION, Api
 from streaming.gateway.flow import Flow
 from streaming.gateway.frames import BadFrame, with_length
 from streaming.gateway.rights import ANONYMOUS, Client
-from streaming.gateway.sasl import SaslWatch
+from streaming.gateway.sasl import BadSasl, SaslWatch
 from streaming.gateway.slots import Slot
+
+log = logging.getLogger(__name__)
 
 
 class Identity:
@@ -82,7 +85,7 @@ class Identity:
             None when the request may be relayed; otherwise the response, without its length, that refuses it.
 
         Raises:
-            BadSasl: The request does not continue the exchange.
+            BadSasl: The request does not continue the exchange, or the gateway refuses its token.
         """
         return self._sasl.asked(frame)
 
@@ -115,8 +118,18 @@ class Authenticating:
         self._flow, self._identity, self._forward, self._clock = flow, identity, forward, clock
 
     def authenticate(self, slot: Slot, frame: bytes) -> None:
-        """Handle SaslHandshake, SaslAuthenticate or a bare token."""
-        refusal = self._identity.asked(frame)
+        """Handle SaslHandshake, SaslAuthenticate or a bare token.
+
+        Raises:
+            BadSasl: The connection must be closed without a response.
+        """
+        try:
+            refusal = self._identity.asked(frame)
+        except BadSasl as error:
+            if error.response is None:
+                raise
+            log.info("%r is refused: %s", self._identity, error)
+            refusal = error.response
         if refusal is None:
             slot.take_whole = self._answered
             self._forward(slot, frame)

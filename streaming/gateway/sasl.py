@@ -20,7 +20,7 @@ from enum import Enum, auto
 from struct import unpack_from
 from typing import Any, NamedTuple
 
-from kafka.errors import UnsupportedSaslMechanismError
+from kafka.errors import SaslAuthenticationFailedError, UnsupportedSaslMechanismError
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
@@ -42,7 +42,14 @@ _CLIENT_FIRST = re.compile(
 
 
 class BadSasl(ValueError):
-    """The exchange is invalid and must end. The text contains nothing from the messages, which may be secret."""
+    """The exchange is invalid and must end. The text contains nothing from the messages, which may be secret.
+
+    Attributes:
+        response: The last response to the client, as a broker that refuses the token sends it. If it is None, the
+            connection must be closed without a response.
+    """
+
+    response: bytes | None = None
 
 
 class Stage(Enum):
@@ -142,14 +149,19 @@ class SaslWatch:
             None if the frame may be relayed; otherwise the response, after which the connection must be closed.
 
         Raises:
-            BadSasl: The connection must be closed without a response.
+            BadSasl: The connection must be closed, after the error's response if it has one.
         """
         stage, self._stage = self._stage, Stage.OVER  # until all checks have passed
         if stage in (Stage.START, Stage.DONE):
             return self._asked_for_mechanism(frame)
         if stage is not Stage.CHOSEN:
             raise BadSasl("the client sends a message out of turn")
-        self._hear_token(self._read_request(SaslAuthenticateRequest, frame).auth_bytes if self._has_headers else frame)
+        token = self._read_request(SaslAuthenticateRequest, frame).auth_bytes if self._has_headers else frame
+        try:
+            self._hear_token(token)
+        except BadSasl as error:
+            error.response = self._failure(str(error)) if self._has_headers else None
+            raise
         self._stage = Stage.JUDGED
         return None
 
@@ -186,6 +198,16 @@ class SaslWatch:
         )
         refusal.with_header(correlation_id=self._correlation_id)
         return bytes(refusal.encode(header=True))
+
+    def _failure(self, why: str) -> bytes:
+        failure = SaslAuthenticateResponse(
+            version=self._version,
+            error_code=SaslAuthenticationFailedError.errno,
+            error_message=f"Authentication failed: {why}",
+            auth_bytes=b"",
+        )
+        failure.with_header(correlation_id=self._correlation_id)
+        return bytes(failure.encode(header=True))
 
     def _hear_token(self, token: bytes) -> None:
         assert self.mechanism is not None, "tokens come after a handshake"

@@ -159,6 +159,44 @@ def test_a_mechanism_that_is_not_offered_is_refused_without_the_broker():
     assert (exchange.forwarded, exchange.bench.transport.ended) == ([], "closed")
 
 
+def again(exchange: Exchange, token: bytes, version: int = 1) -> bytes:
+    """Let a known client authenticate again, and return the token's request."""
+    exchange.ask(HANDSHAKE, HANDSHAKE_FRAME)
+    exchange.answer(CHOSEN)
+    exchange.ask(AUTHENTICATE, TOKEN_FRAME)
+    exchange.answer(verdict())
+    exchange.ask(HANDSHAKE, frame(SaslHandshakeRequest, version, mechanism="PLAIN"))
+    exchange.answer(frame(SaslHandshakeResponse, version, error_code=0, mechanisms=["PLAIN"]))
+    return token if version == 0 else frame(SaslAuthenticateRequest, 2, auth_bytes=token)
+
+
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        (b"\0bo\0secret", "the client authenticates again under another name"),
+        (b"bo\0ana\0secret", "the client requests another name than its own"),
+        (b"ana", "the client's PLAIN message cannot be read"),
+    ],
+)
+def test_a_token_that_the_gateway_refuses_is_answered_as_by_a_broker(token: bytes, why: str):
+    """Public reports, nisshi 665: a client that gets no answer takes the network for broken, and tries for ever."""
+    exchange = Exchange()
+    request = again(exchange, token)
+    forwarded = len(exchange.forwarded)
+    exchange.ask(AUTHENTICATE, request)
+    refusal = SaslAuthenticateResponse.decode(exchange.bench.transport.frames()[-1], version=2, header=True)
+    assert (refusal.error_code, refusal.error_message) == (58, f"Authentication failed: {why}")
+    assert (len(exchange.forwarded), exchange.bench.transport.ended) == (forwarded, "closed")
+    assert exchange.identity.principal is None
+
+
+def test_a_bare_token_that_the_gateway_refuses_has_no_answer():
+    """KIP-43: such a token has no header, and its answer has no place for an error."""
+    exchange = Exchange()
+    with pytest.raises(BadSasl, match="under another name"):
+        exchange.ask(AUTHENTICATE, again(exchange, b"\0bo\0secret", version=0))
+
+
 def test_a_request_out_of_order_is_not_forwarded():
     exchange = Exchange()
     exchange.ask(HANDSHAKE, HANDSHAKE_FRAME)
