@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 MODULE = Path(__file__).with_name("go")
-PROGRAMS = ("franz", "sarama")
+PROGRAMS = ("franz", "groups", "sarama")
 BUILD_WAIT_S = 900.0
 
 

@@ -55,6 +55,7 @@ def command(config: dict[str, Any], folder: Path) -> list[str]:
         "max.poll.interval.ms": config["max_poll_ms"],
         "metadata.max.age.ms": config["metadata_ms"],
         "group.protocol": config["protocol"],
+        **config["access"],
     }
     if is_classic:
         properties |= {
@@ -63,7 +64,7 @@ def command(config: dict[str, Any], folder: Path) -> list[str]:
             "partition.assignment.strategy": ASSIGNORS[config["assignor"]],
         }
     file = folder / f"{config['client_id']}.properties"
-    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()).replace("\\", r"\\"))
     common = ("--bootstrap-server", config["bootstrap"], "--command-config", str(file))
     if config["pattern"]:
         options = ("--include", config["pattern"], "--group", config["group"], "--from-beginning")

@@ -24,6 +24,7 @@ DEFAULTS = {
     "heartbeat_ms": 500,
     "max_poll_ms": 90_000,
     "metadata_ms": 90_000,
+    "access": {},
 }
 """A worker's configuration, unless a scenario changes it. With these timeouts, time alone causes no event."""
 

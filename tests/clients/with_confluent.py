@@ -59,6 +59,7 @@ def consumer_options(config: dict[str, Any]) -> dict[str, Any]:
         "topic.metadata.refresh.interval.ms": config["metadata_ms"],
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
+        **config["access"],
     }
     if config["protocol"] == "consumer":
         options |= dict.fromkeys(OF_CLASSIC)

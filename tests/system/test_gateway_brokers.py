@@ -9,18 +9,28 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, KafkaProducer
-from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.embedded.broker import HOST, Node, formatted_cluster_id, free_port
 from streaming.gateway import Gateway
 from streaming.kafka.topics import ensure
+from streaming.query.coordinator import Coordinator
+from tests.clients.kinds import JAVA, KAFKA_PYTHON, LIBRDKAFKA, LIBRDKAFKA_848
+from tests.clients.play import Play, Venue, playing
+from tests.clients.worker import Worker
 from tests.differential.java_assignors import java
+from tests.ports import free_port_at
+from tests.system.balancer import Balancer
 from tests.system.waiting import HANG_S, wait_until
 from tests.system.wire import Wire, connect
 
 pytestmark = pytest.mark.long
+
+GATEWAY_HOSTS = ("127.0.0.2", "127.0.0.3")
+MEMBERS = (LIBRDKAFKA, LIBRDKAFKA_848, KAFKA_PYTHON, JAVA)
+DISTURBED = ("revoked", "lost", "error")
 
 
 @pytest.fixture
@@ -101,3 +111,84 @@ def test_added_and_removed_brokers_are_followed(first: Broker, tmp_path: Path):
             assert through_it.call(ApiVersionsRequest(version=2)).error_code == 0
             through_it.send(MetadataRequest(version=9, topics=[]))
             assert through_it.is_hung_up(), "no broker to relay it to"
+
+
+# -- behind a load balancer --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def coordinator_of_first(first: Broker, tmp_path: Path) -> Iterator[Coordinator]:
+    settings = Settings.load(
+        bootstrap_servers=first.bootstrap_servers,
+        replication_factor=1,
+        request_partitions=4,
+        checkpoint=str(tmp_path / "checkpoint"),
+        group_initial_rebalance_delay_ms=300,
+    )
+    coordinator = Coordinator(settings)
+    coordinator.start()
+    yield coordinator
+    coordinator.stop()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("listening", "advertised"), [("::1", "::1"), (HOST, "localhost")])
+def test_members_behind_a_load_balancer_are_served_by_any_gateway(
+    first: Broker, coordinator_of_first: Coordinator, tmp_path: Path, listening: str, advertised: str
+) -> None:
+    """Public reports, kafka-proxy 203: each connection may reach another gateway, a broker is added, a gateway ends."""
+    port = free_port_at((*GATEWAY_HOSTS, listening), (1, 2))
+    ports = {number: port + 1 + number for number in (1, 2)}
+    settings = coordinator_of_first.settings.model_copy(
+        update={"gateway_port": port, "gateway_advertised_host": advertised}
+    )
+    former, latter = (Gateway(settings.model_copy(update={"gateway_host": host})) for host in GATEWAY_HOSTS)
+    with latter, Balancer(listening, [port, *ports.values()], GATEWAY_HOSTS) as balancer:
+        with playing(Venue(first.bootstrap_servers, balancer.bootstrap_servers, tmp_path), "balanced") as play:
+            with former:
+                topic = play.topic(partitions=2, records=5)
+                members = [play.start(kind, group=f"{kind}, balanced") for kind in MEMBERS]
+                await_committed(play, members, 5)
+                with second(first, tmp_path):
+                    for host in GATEWAY_HOSTS:
+                        await_named(f"{host}:{port}", {n: f"{advertised}:{each}" for n, each in ports.items()})
+                    read_from_the_added_broker(play, first)
+            play.produce(topic, 5)
+            await_committed(play, members, 10)
+            assert not [event for each in members for event in each.events_of(*DISTURBED)]
+        assert set(balancer.passed) == set(GATEWAY_HOSTS)
+
+
+def await_committed(play: Play, members: list[Worker], end: int) -> None:
+    """Wait until each of these only members of their groups has read and committed all records."""
+    for member in members:
+        play.until_shared(play.name, member)
+        play.until_read(member)
+        if member.kind.obeys:
+            member.order("commit")
+        play.until(lambda member=member: member.committed == dict.fromkeys(member.owned, end))  # type: ignore[misc]
+
+
+def await_named(gateway: str, expected: dict[int, str]) -> None:
+    """Wait until a gateway names these addresses of brokers, and check that it names no others for coordinators."""
+    groups = [f"g-{number}" for number in range(10)]
+    with connect(gateway) as wire:
+        wait_until(lambda: brokers(wire) == expected)
+        found = wire.call(FindCoordinatorRequest(version=4, key_type=0, coordinator_keys=groups)).coordinators
+    assert [each.key for each in found] == groups
+    assert {each.node_id for each in found} == expected.keys()
+    assert all(f"{each.host}:{each.port}" == expected[each.node_id] for each in found)
+
+
+def read_from_the_added_broker(play: Play, first: Broker) -> None:
+    """Check that new members of each library read a topic of broker 2, at an address that no client knew before."""
+    with KafkaAdminClient(bootstrap_servers=first.bootstrap_servers) as admin:
+        admin.create_topics({"later": {"assignments": {0: [2]}}}, wait_for_metadata=True)
+    members = [play.start(kind, group=f"{kind}, later", topics=["later"]) for kind in MEMBERS]
+    play.until(lambda: all(each.owned == {("later", 0)} for each in members))
+    with KafkaProducer(bootstrap_servers=first.bootstrap_servers) as producer:
+        for _ in range(2):
+            producer.send("later", b"x", partition=0).get(timeout=HANG_S)
+    play.until(lambda: all(each.read["later", 0] == [0, 1] for each in members))
+    for member in members:
+        member.close()

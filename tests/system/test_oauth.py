@@ -1,18 +1,23 @@
 """OAUTHBEARER: our processes get tokens with a client's secret, and brokers accept the tokens of every library."""
 
+import itertools
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyspark
 import pytest
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JJavaError
 
 from streaming.client import Transport
 from streaming.config import oauth
@@ -20,13 +25,21 @@ from streaming.config.oauth import TokenRefused, Tokens, TokenUnavailable
 from streaming.config.settings import Settings
 from streaming.embedded import connector, fetch, find_java
 from streaming.errors import Exit
+from streaming.gateway import Gateway
+from streaming.kafka.topics import ensure
 from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.secured import SecuredBroker, certificates
 from tests.system.token_endpoint import CLIENT_ID, SCOPE, SECRET, TokenEndpoint, broker_by_token
-from tests.system.waiting import HANG_S
+from tests.system.waiting import HANG_S, wait_until
 
 pytestmark = pytest.mark.long
+
+SHORT_S = 8.0
+"""The life of a short token."""
+
+AGAIN = 4
+"""The lives of such tokens that a member stays."""
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +154,70 @@ def test_coordinator_serves_groups_with_tokens(
     assert service.stop() == 0
     readable = [service.log_file, service.ready_file, *(f for f in service.checkpoint.rglob("*") if f.is_file())]
     assert not [f for f in readable if SECRET.encode() in f.read_bytes() or b"eyJ" in f.read_bytes()]
+
+
+@pytest.mark.nightly
+def test_members_stay_while_the_tokens_of_our_own_processes_expire(
+    endpoint: TokenEndpoint, tokens: Tokens, run_service: Callable[..., Service], tmp_path: Path
+) -> None:
+    """Public reports, nisshi 665: the query and a gateway authenticate again with new tokens (KIP-368, KIP-768)."""
+    endpoint.lifetime_s = SHORT_S
+    lifetime = {"connections.max.reauth.ms": str(int(SHORT_S * 1_000))}
+    with broker_by_token(tmp_path / "short", endpoint, **lifetime) as secured:
+        with KafkaAdminClient(bootstrap_servers=secured.broker.bootstrap_servers) as admin:
+            admin.create_topics({"t": {"num_partitions": 1}}, wait_for_metadata=True)
+        service = run_service("short", **reaching(secured, endpoint, "SASL_PLAINTEXT"))
+        service.await_ready()
+        with Gateway(service.settings.model_copy(update={"gateway_port": 0})) as gateway:
+            access = Settings.load(**secured.access("SASL_PLAINTEXT", "SCRAM-SHA-512")).librdkafka_arguments()
+            by_name = {**access, "bootstrap.servers": gateway.bootstrap_servers, "group.id": "g"}
+            losses: list[Any] = []
+            with closing(Consumer({**by_name, "enable.auto.commit": False})) as member:
+                member.subscribe(["t"], on_revoke=lambda *_: losses.append(_), on_lost=lambda *_: losses.append(_))
+                wait_until(lambda: member.poll(0.1) or member.assignment())
+                until_s = time.monotonic() + AGAIN * SHORT_S
+                numbers = itertools.count(1)
+                while time.monotonic() < until_s:
+                    member.poll(0.1)
+                    (committed,) = member.commit(offsets=[Place("t", 0, next(numbers))], asynchronous=False)
+                    assert committed.error is None
+                assert losses == []
+                (seen,) = member.committed([Place("t", 0)], timeout=HANG_S)
+                assert seen.offset == next(numbers) - 1
+        assert service.stop() == 0
+
+
+# -- a gateway's clients -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gateway(secured: SecuredBroker, endpoint: TokenEndpoint) -> Iterator[Gateway]:
+    """A gateway that authenticates by tokens itself."""
+    settings = Settings.load(**reaching(secured, endpoint, "SASL_PLAINTEXT"), replication_factor=1, gateway_port=0)
+    ensure(settings)
+    with Gateway(settings) as gateway:
+        yield gateway
+
+
+def test_clients_learn_that_a_gateway_takes_no_tokens(
+    gateway: Gateway, secured: SecuredBroker, endpoint: TokenEndpoint, java: Any
+) -> None:
+    """The error names the mechanisms that it takes, as a broker's does, and no client tries for ever in silence."""
+    settings = Settings.load(**reaching(secured, endpoint, "SASL_PLAINTEXT"))
+    at = {"bootstrap.servers": gateway.bootstrap_servers}
+    errors: list[KafkaError] = []
+    client = AdminClient({**settings.librdkafka_arguments(), **at, "error_cb": errors.append})
+    wait_until(lambda: client.poll(0.1) or errors)
+    assert {errors[0].code()} <= {KafkaError._AUTHENTICATION, KafkaError._UNSUPPORTED_FEATURE}, errors
+    assert "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512" in errors[0].str()
+    admin = java.org.apache.kafka.clients.admin.Admin.create({**settings.java_client_properties(), **at})
+    try:
+        with pytest.raises(Py4JJavaError) as refused:
+            admin.describeCluster().clusterId().get()
+    finally:
+        admin.close()
+    assert "UnsupportedSaslMechanismException" in str(refused.value.java_exception.getCause().toString())
+    assert "[PLAIN, SCRAM-SHA-256, SCRAM-SHA-512]" in str(refused.value.java_exception.getMessage())
 
 
 # -- refused ---------------------------------------------------------------------------------------------------------

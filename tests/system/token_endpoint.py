@@ -104,8 +104,12 @@ class TokenEndpoint(ThreadingHTTPServer):
 
 
 @contextmanager
-def broker_by_token(folder: Path, endpoint: TokenEndpoint) -> Iterator[SecuredBroker]:
-    """Run a broker that accepts an endpoint's tokens as well as its own users' passwords."""
+def broker_by_token(folder: Path, endpoint: TokenEndpoint, **properties: str) -> Iterator[SecuredBroker]:
+    """Run a broker that accepts an endpoint's tokens as well as its own users' passwords.
+
+    Args:
+        properties: Kafka's broker properties, further ones.
+    """
     keys = endpoint.jwks_file.as_uri()
     believing = {
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
@@ -119,7 +123,7 @@ def broker_by_token(folder: Path, endpoint: TokenEndpoint) -> Iterator[SecuredBr
         believing[f"{its}.server.callback.handler.class"] = f"{_OAUTH}.OAuthBearerValidatorCallbackHandler"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JDK_JAVA_OPTIONS", f"-D{_ALLOWED}.urls={keys} -D{_ALLOWED}.files={endpoint.jwks_file}")
-        with secured_broker(folder, **believing) as broker:
+        with secured_broker(folder, **believing, **properties) as broker:
             patch.undo()
             yield broker
 

@@ -19,7 +19,7 @@ class Wire:
     def __init__(self, bootstrap_servers: str, client_id: str = "wire", context: ssl.SSLContext | None = None) -> None:
         host, port = bootstrap_servers.rsplit(":", 1)
         self._client_id, self._asked, self._number = client_id, list[Any](), 0
-        self.socket = socket.create_connection((host, int(port)), timeout=HANG_S)
+        self.socket = socket.create_connection((host.strip("[]"), int(port)), timeout=HANG_S)
         if context:
             self.socket = context.wrap_socket(self.socket, server_hostname=host)
         self._stream = self.socket.makefile("rb")
