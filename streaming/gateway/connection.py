@@ -64,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._accepted_s = clock()
         self._identity = Identity(shared.mechanisms)
         self._counted_bytes = 0
+        self._before_again: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
 
     def __repr__(self) -> str:
@@ -106,6 +107,7 @@ class Connection(asyncio.Protocol):
         self._members.close()
         self._work.cancel()
         self._relaying.close()
+        self._forget_again()
 
     # -- the parts -----------------------------------------------------------------------------------------------------
 
@@ -118,7 +120,9 @@ class Connection(asyncio.Protocol):
         work = self._work = Work(flow)
         self._questions = Questions(shared.asking, identity, flow.questions, self._tell, self.outgoing.hold)
         hold_ms, tick_ms = shared.settings.gateway_heartbeat_hold_ms, shared.settings.gateway_heartbeat_tick_ms
-        self._heartbeats = Heartbeats(hold_ms, flow.give, flow.count, self._questions.send_now, tick_ms)
+        self._heartbeats = Heartbeats(
+            hold_ms, flow.give, flow.count, self._questions.send_now, tick_ms, self._authenticates_soon
+        )
         self._members = Members(shared, flow, work, self._questions, self._heartbeats, self._view.may_see)
         self._relaying = Relaying(shared, node_id, flow, work, identity)
         self._frames = Frames(Dispatcher(flow, identity, self._handlers(), self._relaying, self, self._clock))
@@ -126,7 +130,7 @@ class Connection(asyncio.Protocol):
     def _handlers(self) -> Mapping[Handling, Handler]:
         shared, node_id, flow, work = self._shared, self._node_id, self._flow, self._work
         view = self._view
-        authenticating = Authenticating(flow, self._identity, self._relaying.forward, self._clock)
+        authenticating = Authenticating(flow, self._identity, self._relaying.forward, self._clock, self._expect_again)
         has_left = partial(has_closed, self._transport.get_extra_info("socket"))
         transactions = ClientTransactions(shared, self._questions, self._identity, view, has_left)
         serve = Serving(shared, flow, work, self._questions, view, self._heartbeats, self._members, transactions).serve
@@ -223,6 +227,21 @@ class Connection(asyncio.Protocol):
             self._shared.said_something(self)
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _authenticates_soon(self) -> bool:
+        return self._clock() >= self._identity.again_s
+
+    def _expect_again(self) -> None:
+        """Send what is held when the client may authenticate again."""
+        self._forget_again()
+        wait_s = self._identity.again_s - self._clock()
+        if wait_s < float("inf"):
+            self._before_again = asyncio.get_running_loop().call_later(wait_s, self.request_begins)
+
+    def _forget_again(self) -> None:
+        if self._before_again:
+            self._before_again.cancel()
+        self._before_again = None
 
     def _tell(self, notice: AssignmentNotice | RebalanceNotice) -> None:
         if isinstance(notice, AssignmentNotice):

@@ -9,7 +9,9 @@ A heartbeat of a settled member may also wait before it is sent, for the next ti
 
 A held response never delays another one: it is sent, or the heartbeat that waits is,
 as soon as the client sends any other request. No response is held
-on a connection with other requests than a group's, because some clients send one request at a time.
+on a connection with other requests than a group's, because some clients send one request at a time. None is held
+either when the client is about to authenticate again (KIP-368): librdkafka sends nothing more before it has all
+responses.
 """
 
 import asyncio
@@ -46,6 +48,7 @@ class Heartbeats:
         count: Called with a heartbeat that a notice answers while it waits for the next tick.
         send_now: Called with a heartbeat that waits for the next tick and must not wait any longer.
         tick_ms: The time between two ticks; 0 if no heartbeat waits for one.
+        authenticates_soon: Returns whether the client may authenticate again at any time.
     """
 
     def __init__(
@@ -55,9 +58,10 @@ class Heartbeats:
         count: Callable[[Slot], None] = lambda _: None,
         send_now: Callable[[Heartbeat], None] = lambda _: None,
         tick_ms: int = 0,
+        authenticates_soon: Callable[[], bool] = lambda: False,
     ) -> None:
         self._hold_ms_max, self._give, self._count, self._send_now = hold_ms_max, give, count, send_now
-        self._tick_ms = tick_ms
+        self._tick_ms, self._authenticates_soon = tick_ms, authenticates_soon
         self._session_ms: dict[str, int] = {}
         self._sent_s: dict[str, float] = {}
         self._waiting: tuple[Slot, Heartbeat] | None = None
@@ -67,8 +71,8 @@ class Heartbeats:
 
     @property
     def may_hold(self) -> bool:
-        """Whether the client uses this connection only for its groups."""
-        return self._is_of_groups
+        """Whether the client uses this connection only for its groups, and will not authenticate again soon."""
+        return self._is_of_groups and not self._authenticates_soon()
 
     def asked(self, handling: Handling) -> None:
         """Record the handling of a request. After a request that is not a group's, no response is held any more."""
@@ -87,7 +91,7 @@ class Heartbeats:
         from the time of the heartbeat's record, up to these ticks after the client has sent it.
         """
         sent_s = self._sent_s.pop(heartbeat.member_id, None)
-        if sent_s is None or not (self._is_of_groups and is_only):
+        if sent_s is None or not (self.may_hold and is_only):
             return 0
         session_ms = self._session_ms.get(heartbeat.member_id, 0)
         ticks = ticks_to_wait(self._tick_ms, session_ms, session_ms - (slot.since_s - sent_s) * 1_000)
@@ -107,7 +111,7 @@ class Heartbeats:
 
     def hold(self, slot: Slot, member_id: str, answer: bytes) -> bool:
         """Hold a response and return True; return False if it must be sent now."""
-        if not self._is_of_groups:
+        if not self.may_hold:
             return False
         hold_ms = min(self._hold_ms_max, self._session_ms.get(member_id, 0) // SESSIONS_PART)
         hold_ms -= int((time.monotonic() - slot.since_s) * 1_000)

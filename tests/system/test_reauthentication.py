@@ -29,7 +29,7 @@ from tests.clients.kinds import JAVA, JAVA_848, LIBRDKAFKA, LIBRDKAFKA_848, Kind
 from tests.clients.play import DEFAULTS, Play, Venue, playing
 from tests.clients.worker import Worker
 from tests.system.secured import SCRAM, USERS, SecuredBroker, secured_broker
-from tests.system.waiting import HANG_S, wait_until
+from tests.system.waiting import wait_until
 from tests.system.wire import Wire, connect
 from tests.tiers import sampled
 

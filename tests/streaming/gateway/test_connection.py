@@ -12,6 +12,12 @@ from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.consumer.group import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 
 from coordinator.outputs import DescribeGroupAnswer, HeartbeatAnswer, JoinGroupAnswer, RebalanceNotice
 from streaming.gateway.apis import APIS, Handling
@@ -234,6 +240,56 @@ def test_a_heartbeat_after_another_kind_of_request_does_not_wait():
         assert [each.error_code for each in await bench.read_responses(HeartbeatResponse, 3)] == [0]
 
     run(scenario)
+
+
+async def authenticate(bench: Bench, lifetime_ms: int) -> None:
+    """Authenticate by PLAIN, for a time."""
+    chosen = SaslHandshakeResponse(version=1, error_code=0, mechanisms=["PLAIN"])
+    accepted = SaslAuthenticateResponse(
+        version=2, error_code=0, error_message=None, auth_bytes=b"", session_lifetime_ms=lifetime_ms
+    )
+    for request, response in (
+        (SaslHandshakeRequest(version=1, mechanism="PLAIN"), chosen),
+        (SaslAuthenticateRequest(version=2, auth_bytes=b"\0ana\0secret"), accepted),
+    ):
+        bench.send(request)
+        await turn()
+        response.with_header(correlation_id=77)
+        bench.shared.upstream.data_received(with_length(response.encode(header=True)))
+        await turn()
+    bench.transport.written.clear()
+
+
+def test_a_held_response_is_sent_before_the_client_authenticates_again():
+    """KIP-368, public reports, nisshi 665: librdkafka sends no commit and no token before it has all responses."""
+
+    async def scenario(bench: Bench) -> None:
+        await authenticate(bench, lifetime_ms=60_000)
+        await held_heartbeat(bench)
+        due = bench.connection._before_again
+        assert due
+        assert due.when() - asyncio.get_running_loop().time() <= 0.8 * 60
+        due._run()
+        assert [each.error_code for each in await bench.read_responses(HeartbeatResponse, 3)] == [0]
+
+    run(scenario, "PLAIN")
+
+
+def test_no_response_is_held_when_the_client_may_authenticate_again():
+    async def scenario(bench: Bench) -> None:
+        await authenticate(bench, lifetime_ms=60_000)
+        bench.send(JOIN)
+        bench.asking.answer(JoinGroupAnswer, member_id="m")
+        await turn()
+        bench.transport.written.clear()
+        bench.now_s += 0.8 * 60
+        bench.send(heartbeat())
+        bench.asking.answer(HeartbeatAnswer)
+        assert [each.error_code for each in await bench.read_responses(HeartbeatResponse, 3)] == [0]
+        await authenticate(bench, lifetime_ms=60_000)
+        await held_heartbeat(bench)
+
+    run(scenario, "PLAIN")
 
 
 # -- flow control ------------------------------------------------------------------------------------------------------
