@@ -12,6 +12,7 @@ INSTALLED_BY = {
     "javac": "apt-get install openjdk-17-jdk-headless",
     "nsenter": "apt-get install util-linux",
     "node": "apt-get install nodejs",
+    "npm": "apt-get install npm",
     "systemd-analyze": "apt-get install systemd",
 }
 MISSING = "This machine has no "

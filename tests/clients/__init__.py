@@ -9,5 +9,6 @@ and reads commands as words from stdin: `commit`, `pause` (stop polling), `resum
     {"event": "committed", "offsets": [["t", 0, 2]]}
     {"event": "error", "error": "..."}                      the worker continues after it
 
-Copiers copy records in transactions. They also read the command `hold`: see `copying_with_confluent`.
+Copiers copy records in transactions. They also read the command `hold`: see `copying_with_confluent`. Their records and
+their commits are written when the transaction is committed.
 """

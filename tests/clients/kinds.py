@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tests.clients import go_programs, java
+from tests.clients import go_programs, java, java_programs, node_programs, quix
 
 Config = dict[str, Any]
 Event = dict[str, Any]
@@ -87,7 +87,16 @@ COPIER_848 = Kind(
     "librdkafka, copying, consumer protocol", LIBRDKAFKA.version, _python("copying_with_confluent", protocol="consumer")
 )
 COPIERS = (COPIER, COPIER_848)
-"""The workers that copy records in transactions; see `tests.clients.copying`."""
+"""The workers of librdkafka that copy records in transactions; see `tests.clients.copying`."""
+
+JAVA_COPIER = Kind("Java, copying", java.version, java_programs.command)
+FRANZ_GO_COPIER = Kind("franz-go, copying", FRANZ_GO.version, _go("franz"))
+SARAMA_COPIER = Kind("sarama, copying", SARAMA.version, _go("sarama"))
+KAFKAJS_COPIER = Kind("KafkaJS, copying", lambda: node_programs.version("kafkajs"), node_programs.command)
+QUIX_COPIER = Kind("Quix Streams, copying", lambda: quix.VERSION, quix.command)
+
+TRANSACTIONAL = (JAVA_COPIER, COPIER, FRANZ_GO_COPIER, SARAMA_COPIER, KAFKAJS_COPIER)
+"""One copier of each client that has transactions."""
 
 
 def another(kind: Kind) -> Kind:

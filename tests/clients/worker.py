@@ -18,6 +18,9 @@ Partition = tuple[str, int]
 class Worker:
     """A client of one kind. It is killed when the thread that started it ends, so this thread must outlive it.
 
+    Attributes:
+        has_ended: Whether all its output was read, and it has closed that.
+
     Args:
         folder: The folder of the Go programs.
         log_file: The file for its stderr.
@@ -31,6 +34,7 @@ class Worker:
         self.owned: set[Partition] = set()
         self.read: defaultdict[Partition, list[int]] = defaultdict(list)
         self.committed: dict[Partition, int] = {}
+        self.has_ended = False
         self._log_file = log_file
         self._changed = changed
         with log_file.open("wb") as log:
@@ -55,6 +59,9 @@ class Worker:
                 for event in self.kind.translate(line.strip()):
                     self._take(event)
                 self._changed.notify_all()
+        with self._changed:
+            self.has_ended = True
+            self._changed.notify_all()
 
     def _take(self, event: Event) -> None:
         self.events.append(event)

@@ -1,4 +1,4 @@
-// A worker with franz-go's consumer.
+// A worker with franz-go's consumer. With a sink in its configuration it copies records: see copying.go.
 package main
 
 import (
@@ -40,7 +40,6 @@ func options(config talk.Config) []kgo.Opt {
 		kgo.MetadataMinAge(config.MetadataMs.Duration() / 2),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
-		kgo.BlockRebalanceOnPoll(), // polled records are reported before a revocation
 		kgo.OnPartitionsAssigned(teller("assigned")),
 		kgo.OnPartitionsRevoked(teller("revoked")),
 		kgo.OnPartitionsLost(teller("lost")),
@@ -90,7 +89,12 @@ func commit(client *kgo.Client) {
 
 func main() {
 	config, orders := talk.ReadConfig(), talk.Orders()
-	client, err := kgo.NewClient(options(config)...)
+	if config.Sink != "" {
+		copyRecords(config, orders)
+		return
+	}
+	// Polled records are reported before a revocation.
+	client, err := kgo.NewClient(append(options(config), kgo.BlockRebalanceOnPoll())...)
 	if err != nil {
 		talk.Fail(err)
 	}

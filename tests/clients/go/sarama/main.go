@@ -1,4 +1,4 @@
-// A worker with sarama's consumer group.
+// A worker with sarama's consumer group. With a sink in its configuration it copies records: see copying.go.
 package main
 
 import (
@@ -79,9 +79,9 @@ func settings(config talk.Config) *sarama.Config {
 }
 
 // consume runs one session after another until the group is closed.
-func consume(group sarama.ConsumerGroup, topics []string, m *member) {
+func consume(group sarama.ConsumerGroup, topics []string, handler sarama.ConsumerGroupHandler) {
 	for {
-		err := group.Consume(context.Background(), topics, m)
+		err := group.Consume(context.Background(), topics, handler)
 		if errors.Is(err, sarama.ErrClosedConsumerGroup) {
 			return
 		}
@@ -91,10 +91,9 @@ func consume(group sarama.ConsumerGroup, topics []string, m *member) {
 	}
 }
 
-func main() {
-	config, orders := talk.ReadConfig(), talk.Orders()
-	sarama.Logger = log.New(os.Stderr, "", log.Ltime|log.Lmicroseconds)
-	group, err := sarama.NewConsumerGroup([]string{config.Bootstrap}, config.Group, settings(config))
+// join starts a member of the group.
+func join(config talk.Config, settings *sarama.Config, handler sarama.ConsumerGroupHandler) sarama.ConsumerGroup {
+	group, err := sarama.NewConsumerGroup([]string{config.Bootstrap}, config.Group, settings)
 	if err != nil {
 		talk.Fail(err)
 	}
@@ -103,8 +102,19 @@ func main() {
 			talk.TellError(err)
 		}
 	}()
+	go consume(group, config.Topics, handler)
+	return group
+}
+
+func main() {
+	config, orders := talk.ReadConfig(), talk.Orders()
+	sarama.Logger = log.New(os.Stderr, "", log.Ltime|log.Lmicroseconds)
+	if config.Sink != "" {
+		copyRecords(config, orders)
+		return
+	}
 	m := &member{}
-	go consume(group, config.Topics, m)
+	group := join(config, settings(config), m)
 	for order := range orders {
 		if order == "close" {
 			break

@@ -23,6 +23,11 @@ type Config struct {
 	SessionMs   Ms       `json:"session_ms"`
 	HeartbeatMs Ms       `json:"heartbeat_ms"`
 	MetadataMs  Ms       `json:"metadata_ms"`
+
+	// A worker that copies records also has:
+	Sink            string `json:"sink"`
+	TransactionalID string `json:"transactional_id"`
+	TransactionMs   Ms     `json:"transaction_ms"`
 }
 
 // Ms is a number of milliseconds.
@@ -68,6 +73,12 @@ func TellRecords(topic string, partition int32, offsets []int64) {
 // TellError writes an error. The worker continues.
 func TellError(err error) { Tell("error", "error", err.Error()) }
 
+// TellCopied writes the records of a partition that were copied in a transaction, and the offset that it committed.
+func TellCopied(topic string, partition int32, offsets []int64) {
+	TellRecords(topic, partition, offsets)
+	Tell("committed", "offsets", [][3]any{{topic, partition, offsets[len(offsets)-1] + 1}})
+}
+
 // Pairs returns the partitions of a map from topics to numbers.
 func Pairs(numbers map[string][]int32) []Partition {
 	pairs := []Partition{}
@@ -77,6 +88,15 @@ func Pairs(numbers map[string][]int32) []Partition {
 		}
 	}
 	return pairs
+}
+
+// WaitFor waits for a command, and drops those before it.
+func WaitFor(orders <-chan string, word string) {
+	for order := range orders {
+		if order == word {
+			return
+		}
+	}
 }
 
 // Orders returns the commands on stdin. The end of stdin ends the program, because its parent process has ended.
