@@ -25,7 +25,7 @@ from coordinator.requests import Request
 from streaming.gateway.limits import IN_FLIGHT_ALL_MAX
 from streaming.gateway.ticks import until_tick_ms
 from streaming.gateway.unanswered import Unanswered, key_of
-from streaming.moments import unix_ms
+from streaming.moments import monotonic_ms, unix_ms
 from streaming.wire.inbox import OnAnswer
 
 NOT_HANDLED = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.number, ErrorCode.NOT_COORDINATOR.number)
@@ -63,7 +63,8 @@ class Gathering:
         awaited: The heartbeats of members of the consumer protocol that have no answer.
         later: Calls a function after a number of seconds, as `loop.call_later`.
         send_single: Sends a heartbeat that cannot be answered in a record of many.
-        clock: Returns Unix milliseconds.
+        clock: Returns Unix milliseconds. Ticks are multiples of `tick_ms` by this clock.
+        passed: Returns the milliseconds of a clock that is never set back, nor forward.
     """
 
     def __init__(
@@ -76,10 +77,11 @@ class Gathering:
         later: Callable[[float, Callable[[], None]], object],
         send_single: SendSingle,
         clock: Callable[[], int] = unix_ms,
+        passed: Callable[[], int] = monotonic_ms,
     ) -> None:
         self._sender, self._shards, self._fields = sender, shards, fields
         self.tick_ms, self._awaited, self._later, self._clock = tick_ms, awaited, later, clock
-        self._single = send_single
+        self._single, self._passed = send_single, passed
         self._waiting: dict[int, dict[str, AnyHeartbeat]] = {}
         self._due_ms: dict[int, int] = {}
         self._prompt: dict[int, list[AnyHeartbeat]] = {}
@@ -111,7 +113,7 @@ class Gathering:
         self._told[heartbeat.request_id] = told
         if not isinstance(heartbeat, Heartbeat):
             self._awaited.sent(key_of(heartbeat), heartbeat.request_id)
-        due_ms = self._clock() + self.until_tick_ms(ticks)
+        due_ms = self._passed() + self.until_tick_ms(ticks)
         self._due_ms[shard] = min(self._due_ms.get(shard, due_ms), due_ms)
         if len(waiting) == HEARTBEATS_MAX:
             self._send(shard)
@@ -153,7 +155,7 @@ class Gathering:
 
     def _tick(self) -> None:
         self._is_tick_due = False
-        now_ms = self._clock() + self.tick_ms // 2  # a timer is never exact
+        now_ms = self._passed() + self.tick_ms // 2  # a timer is never exact
         for shard in [shard for shard, due_ms in self._due_ms.items() if due_ms <= now_ms]:
             self._send(shard)
         if self._waiting:

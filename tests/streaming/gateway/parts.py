@@ -38,7 +38,12 @@ OWN_TOPIC = "kept.requests"
 
 
 class FakeTransport(asyncio.Transport):
-    """Stores the written bytes and the calls. `untaken_bytes` is the number of bytes that the peer has not read."""
+    """Stores the written bytes and the calls. `untaken_bytes` is the number of bytes that the peer has not read.
+
+    Attributes:
+        ended: The first call that ended the connection.
+        calls: All calls that end the connection or its sending side.
+    """
 
     def __init__(self, **extra: object) -> None:
         super().__init__(extra)
@@ -46,6 +51,7 @@ class FakeTransport(asyncio.Transport):
         self.untaken_bytes = 0
         self.is_reading = True
         self.ended: str | None = None
+        self.calls: list[str] = []
         self.on_write: Callable[[], None] = lambda: None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -67,10 +73,18 @@ class FakeTransport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self.ended is not None
 
+    def can_write_eof(self) -> bool:
+        return self.get_extra_info("sslcontext") is None
+
+    def write_eof(self) -> None:
+        self.calls.append("write_eof")
+
     def close(self) -> None:
+        self.calls.append("closed")
         self.ended = self.ended or "closed"
 
     def abort(self) -> None:
+        self.calls.append("aborted")
         self.ended = self.ended or "aborted"
 
     def frames(self) -> list[bytes]:
@@ -176,7 +190,7 @@ class FakeAsking:
         fields = {"reply_to": "inbox-gathered"}
         self.gathering = Gathering(
             self, self.shards, lambda: {**fields, "request_id": self.request_id()}, 1_000, self.unanswered,
-            self._later, send_single or self.send, lambda: self.now_ms,
+            self._later, send_single or self.send, lambda: self.now_ms, lambda: self.now_ms,
         )  # fmt: skip
 
     def _later(self, wait_s: float, call: Callable[[], None]) -> None:

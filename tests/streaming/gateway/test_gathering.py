@@ -18,20 +18,26 @@ from streaming.gateway.unanswered import Unanswered, key_of
 
 SHARDS = 4
 TICK_MS = 1_000
+HOUR_MS = 3_600_000
 
 
 class World:
-    """A gathering without brokers, at 300 ms behind a whole second."""
+    """A gathering without brokers, at 300 ms behind a whole second.
+
+    Attributes:
+        step_ms: How far the gateway's clock is ahead of the true time.
+    """
 
     def __init__(self) -> None:
-        self.now_ms = 5_300
+        self.now_ms, self.step_ms = 5_300, 0
         self.sent: list[tuple[Request, Callable[[AnyAnswer, int], object], int | None]] = []
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.codes: dict[str, int] = {}
         self.awaited = Unanswered(lambda: 0.0)
         self.gathering = Gathering(
             self, SHARDS, lambda: {"request_id": "all", "reply_to": "gateway"}, TICK_MS, self.awaited,
-            lambda wait_s, call: self.later.append((wait_s, call)), self.send, lambda: self.now_ms,
+            lambda wait_s, call: self.later.append((wait_s, call)), self.send, lambda: self.now_ms + self.step_ms,
+            lambda: self.now_ms,
         )  # fmt: skip
 
     def send(self, request: Request, told: Callable[[AnyAnswer, int], object], shard: int | None = None) -> int:
@@ -103,6 +109,21 @@ def test_some_heartbeats_wait_for_a_later_tick_unless_others_of_their_shard_go_o
     world.tick()
     assert list(world.sent[2][0].request_ids) == ["d", "e"], "a shard that is woken is woken for all"
     assert world.later == [], "nothing waits"
+
+
+@pytest.mark.parametrize("step_ms", [-HOUR_MS, -1_500, HOUR_MS])
+def test_a_step_of_the_clock_keeps_no_heartbeat(world: World, step_ms: int):
+    """stroom 5772. A member alone on its shard sends no further heartbeat before it has the response to this one."""
+    world.add("a", ticks=3)  # due at 6,000
+    world.step_ms = step_ms
+    world.tick()
+    assert [record.request_id for record, _, _ in world.sent] == ["a"]
+    world.add("b", ticks=3)
+    sent_ms = world.now_ms
+    while world.later:
+        world.tick()
+    assert [record.request_id for record, _, _ in world.sent] == ["a", "b"]
+    assert world.now_ms - sent_ms <= 3 * TICK_MS
 
 
 def fields(name: str) -> dict[str, Any]:
