@@ -62,7 +62,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         self._opener = _opener(way)
         self._lock = threading.Lock()
         self._token = ""
-        self._ends_s = self._worn_s = 0.0
+        self._ends_s = self._worn_s = float("-inf")
 
     def __repr__(self) -> str:
         return f"<Tokens of {self._client_id!r} by {self._url}>"
@@ -75,22 +75,22 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
             TokenRefused: The endpoint refuses the client, or its response is not usable.
         """
         with self._lock:
-            if time.time() >= self._worn_s:
+            if time.monotonic() >= self._worn_s:
                 self._renew()
             return self._token
 
     def _renew(self) -> None:
-        asked_s = time.time()
+        asked_s = time.monotonic()
         try:
             token = self._asked()
-            ends_s = self._end_of(token)
+            life_s = self._life_of(token)
         except UserError as error:
             if asked_s >= self._ends_s:
                 raise
             log.warning("the present token is used further: %s", error)
             self._worn_s = min(asked_s + RETRY_WAIT_S, self._ends_s)
             return
-        self._token, self._ends_s, self._worn_s = token, ends_s, asked_s + WORN_AFTER * (ends_s - asked_s)
+        self._token, self._ends_s, self._worn_s = token, asked_s + life_s, asked_s + WORN_AFTER * life_s
 
     def _asked(self) -> str:
         try:
@@ -121,14 +121,14 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
             f" sasl_oauth_client_id, its secret, or sasl_oauth_scope."
         )
 
-    def _end_of(self, token: str) -> float:
-        """Return the time at which a token expires, in Unix seconds."""
+    def _life_of(self, token: str) -> float:
+        """Return the seconds until a token expires. A later step of this machine's clock does not change them."""
         with suppress(ValueError, TypeError, KeyError, IndexError):
             claims = token.split(".")[1]
             ends_s = float(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"])
-            if ends_s <= time.time():
+            if (life_s := ends_s - time.time()) <= 0:
                 raise self._useless("a token that has expired already; compare the clocks")
-            return ends_s
+            return life_s
         raise self._useless("no JSON Web Token with an expiry, which Kafka requires")
 
     def _useless(self, what: str) -> TokenRefused:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyspark
@@ -308,6 +309,21 @@ def test_token_is_requested_once_until_it_is_old(
     fresh.token(), fresh.token()
     assert len(endpoint.asked) == 3
     assert SECRET not in f"{tokens!r} {tokens} {fresh!r}"
+
+
+@pytest.mark.parametrize("step_s", [-3_600, 3_600])
+def test_step_of_the_clock_keeps_no_expired_token_and_drops_no_valid_one(
+    endpoint: TokenEndpoint, tokens: Tokens, monkeypatch: pytest.MonkeyPatch, step_s: int
+) -> None:
+    """stroom 5772: a machine whose clock goes back would send its token for an hour after the broker refuses it."""
+    there, wall_s, passed_s = tokens.token(), time.time(), time.monotonic()
+    endpoint.asked = []
+    stepped = SimpleNamespace(time=lambda: wall_s + step_s, monotonic=lambda: passed_s)
+    monkeypatch.setattr(oauth, "time", stepped)
+    assert (tokens.token(), endpoint.asked) == (there, [])
+    stepped.time, stepped.monotonic = (lambda: wall_s - 3_600), (lambda: passed_s + endpoint.lifetime_s)
+    tokens.token()
+    assert len(endpoint.asked) == 1
 
 
 def test_old_token_is_used_while_the_endpoint_is_unavailable(
