@@ -16,25 +16,24 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 
 from coordinator.outputs import AssignmentNotice, RebalanceNotice
 from streaming.gateway.apis import Api, Handling
 from streaming.gateway.authenticating import Authenticating, Identity
 from streaming.gateway.certified import principal_of
-from streaming.gateway.dispatching import Dispatcher, Handler
+from streaming.gateway.dispatching import REFUSED, Dispatcher, Handler
 from streaming.gateway.finding import Finding, Negotiating
-from streaming.gateway.flow import Flow
-from streaming.gateway.frames import BadFrame, Frames
+from streaming.gateway.flow import Flow, Pause
+from streaming.gateway.frames import Frames
 from streaming.gateway.heartbeats import Heartbeats
-from streaming.gateway.limits import PIECE_BYTES
+from streaming.gateway.limits import LAST_RESPONSES_S, PIECE_BYTES
 from streaming.gateway.members import Members
-from streaming.gateway.messages import Malformed
 from streaming.gateway.outgoing import Outgoing
 from streaming.gateway.peer import has_closed, keep_alive
 from streaming.gateway.questions import Questions
 from streaming.gateway.relaying import Relaying
-from streaming.gateway.sasl import BadSasl
 from streaming.gateway.serving import PortView, Serving
 from streaming.gateway.shared import ClientKey, Shared
 from streaming.gateway.transactions import ClientTransactions
@@ -62,6 +61,7 @@ class Connection(asyncio.Protocol):
         self.is_silent = True
         self.frame_since_s: float | None = None
         self._accepted_s = clock()
+        self._is_ending = self._has_client_ended = self._is_over = False
         self._identity = Identity(shared.mechanisms)
         self._counted_bytes = 0
         self._before_again: asyncio.TimerHandle | None = None
@@ -84,6 +84,8 @@ class Connection(asyncio.Protocol):
         self._shared.opened(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_over:
+            return
         self._flow.touch()
         try:
             self._frames.feed(data)
@@ -91,6 +93,19 @@ class Connection(asyncio.Protocol):
             self._end_by(error)
         else:
             self._note_unfinished()
+
+    def eof_received(self) -> bool:
+        """Answer the requests that have arrived, as a broker does, because the client sends no more.
+
+        Returns:
+            Whether the connection stays open meanwhile. asyncio cannot keep one with TLS.
+        """
+        is_encrypted = self._transport.get_extra_info("sslcontext") is not None
+        if is_encrypted or self._is_over or self._frames.is_copying:
+            return False
+        self._has_client_ended = True
+        self.end()
+        return True
 
     def pause_writing(self) -> None:
         self._flow.client_full()
@@ -182,14 +197,23 @@ class Connection(asyncio.Protocol):
     def refuse(self, why: str) -> None:
         """Close the connection of a client that violates the protocol or exceeds a limit."""
         if not self._transport.is_closing():
-            log.info("%r is refused: %s", self, why)
-            self._shared.metrics.refused.inc()
+            self._note_refusal(why)
             self.close()
 
     def fail(self, error: BaseException) -> None:
         """Close the connection because of a bug of the gateway, or of a broker that violates the protocol."""
         log.error("%r is closed because of an error", self, exc_info=error)
         self.close()
+
+    def end(self) -> None:
+        """Read no further request, and close the connection when those that have arrived are answered."""
+        if self._is_ending or self._transport.is_closing():
+            return
+        self._is_ending = True
+        self._heartbeats.stop_holding()
+        self.request_begins()
+        self._flow.pause(Pause.END)
+        self._end_if_answered()
 
     def close(self) -> None:
         """Close the connection at once, and count it as closed."""
@@ -212,6 +236,7 @@ class Connection(asyncio.Protocol):
 
     def flushed(self) -> None:
         self._relaying.go_on()
+        self._end_if_answered()
 
     # -- as its dispatcher sees it -------------------------------------------------------------------------------------
 
@@ -249,11 +274,34 @@ class Connection(asyncio.Protocol):
         else:
             self._heartbeats.tell(notice)
 
+    def _note_refusal(self, why: str) -> None:
+        log.info("%r is refused: %s", self, why)
+        self._shared.metrics.refused.inc()
+
+    def _end_if_answered(self) -> None:
+        """Close the connection if it is to end, and all requests are answered.
+
+        The client ends first, if it has not. A socket that is closed with unread bytes drops what it has not sent.
+        """
+        if not self._is_ending or self._is_over or self._flow.slots or self._transport.is_closing():
+            return
+        if self._has_client_ended or not self._transport.can_write_eof():
+            self._transport.close()
+            return
+        self._is_over = True
+        with suppress(OSError):  # the client has closed the connection; reading shows that
+            self._transport.write_eof()
+        self._transport.resume_reading()
+
     def _end_by(self, error: Exception) -> None:
-        if isinstance(error, BadFrame | Malformed | BadSasl):
+        if not isinstance(error, REFUSED):
+            self.fail(error)
+        elif not self._flow.slots:
             self.refuse(str(error))
         else:
-            self.fail(error)
+            self._note_refusal(str(error))
+            self.end()
+            asyncio.get_running_loop().call_later(LAST_RESPONSES_S, self.close)
 
     def _note_unfinished(self) -> None:
         if (held := self._frames.held_bytes) != self._counted_bytes:

@@ -14,11 +14,15 @@ from streaming.gateway.authenticating import Identity
 from streaming.gateway.flow import Flow
 from streaming.gateway.frames import BadFrame, FrameTreatment, Piece
 from streaming.gateway.limits import RELAYED_BYTES_MAX
-from streaming.gateway.messages import API_VERSIONS, Header, read_header
+from streaming.gateway.messages import API_VERSIONS, Header, Malformed, read_header
 from streaming.gateway.produce import HELD_BYTES_MAX
+from streaming.gateway.sasl import BadSasl
 from streaming.gateway.slots import Slot
 
 _HEAD = struct.Struct(">hhi")
+
+REFUSED = BadFrame, Malformed, BadSasl
+"""The errors of a request that a client may not send, or that cannot be read."""
 
 TOKEN_HEADER = Header(SASL_AUTHENTICATE, 0, 0, None)
 """The header for bare tokens, which have none, after a SaslHandshake of version 0."""
@@ -96,13 +100,23 @@ class Dispatcher:
         return wish
 
     def take(self, frame: bytes) -> None:
-        """Pass a complete request to the handler of its API."""
+        """Pass a complete request to the handler of its API.
+
+        Raises:
+            BadFrame: The client may not send the request, and its API has no response for that.
+            Malformed: The request cannot be read.
+            BadSasl: The request does not continue the client's SASL exchange.
+        """
         header = TOKEN_HEADER if self._identity.sends_tokens else read_header(frame)
         self._identity.client_id = header.client_id or ""
         api = APIS[header.api_key]
         self._observer.request_came(api)
         slot = self._flow.slots.add(Slot(api, header))
-        self._handlers[api.handling](slot, frame)
+        try:
+            self._handlers[api.handling](slot, frame)
+        except REFUSED:
+            self._flow.slots.withdraw(slot)  # it gets no response, and those before it do
+            raise
         self._flow.bound()
 
     def end(self) -> None:

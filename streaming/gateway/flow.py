@@ -81,6 +81,9 @@ class Pause(Enum):
     WORK = auto()
     """The last request waits for a task, and requests keep their order."""
 
+    END = auto()
+    """The connection ends when the requests that have arrived are answered."""
+
 
 class Flow:
     """The flow control of one connection.

@@ -78,6 +78,10 @@ class Heartbeats:
         """Record the handling of a request. After a request that is not a group's, no response is held any more."""
         self._is_of_groups &= handling in OF_GROUPS
 
+    def stop_holding(self) -> None:
+        """Hold no response any more, because the connection ends."""
+        self._is_of_groups = False
+
     def joined(self, member_id: str, session_timeout_ms: int) -> None:
         """Register a member that has joined on this connection, so that responses to it may be held."""
         self._session_ms[member_id] = session_timeout_ms

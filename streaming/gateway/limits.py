@@ -68,6 +68,12 @@ SILENCE_S = 30.0
 STUCK_WAIT_S = 60.0
 """The longest time for which a client may not read its responses."""
 
+LAST_RESPONSES_S = 3.0
+"""The longest time for which requests that have arrived are answered, if the gateway stops or refuses the next one."""
+
+LAST_BYTES_S = 30.0
+"""The longest time in which a broker takes what was written to it before its client's connection ended."""
+
 FILES_FOR_OURSELVES = 100
 FILES_A_CONNECTION = 2
 

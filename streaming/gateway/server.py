@@ -21,6 +21,7 @@ from streaming.gateway.following import Following
 from streaming.gateway.health import GatewayHealth
 from streaming.gateway.limits import (
     FRAME_WAIT_S,
+    LAST_RESPONSES_S,
     SILENCE_S,
     STUCK_WAIT_S,
     UNFINISHED_BYTES_MAX,
@@ -45,7 +46,7 @@ log = logging.getLogger(__name__)
 SWEEP_S = 1.0
 CONNECT_WAIT_S = 10.0
 START_WAIT_S = 60.0
-STOP_WAIT_S = 10.0
+STOP_WAIT_S = LAST_RESPONSES_S + 10.0
 BACKLOG = 1_024
 
 OFFER_AGE_S = 60.0
@@ -75,6 +76,7 @@ class Gateway:
         self.following: Following
         self.authorizer: Authorizer
         self._connections: set[ClientConnection] = set()
+        self._are_all_closed = asyncio.Event()
         self.ledger = Ledger(self._connections, self.metrics.overfull.inc)
         self.metrics.answer_bytes.set_function(lambda: self.ledger.held_bytes)
         self.room = Room()
@@ -137,7 +139,10 @@ class Gateway:
         return False
 
     def stop(self) -> None:
-        """Close all connections. Members keep their membership, because the coordinator manages their sessions."""
+        """Answer the requests that have arrived, and close all connections.
+
+        Members keep their membership, because the coordinator manages their sessions.
+        """
         self._watched.close()
         if self._thread.is_alive():
             asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(STOP_WAIT_S)
@@ -192,8 +197,7 @@ class Gateway:
     async def _stop(self) -> None:
         for server in self._servers:
             server.close()
-        for connection in list(self._connections):
-            connection.close()
+        await self._end_connections()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
         if hasattr(self, "asking"):
@@ -203,6 +207,17 @@ class Gateway:
             await asyncio.to_thread(self._facts.close)
         if hasattr(self, "_acls"):
             await asyncio.to_thread(self._acls.close)
+
+    async def _end_connections(self) -> None:
+        """Close all connections when the requests that have arrived are answered, or after `LAST_RESPONSES_S`."""
+        for connection in list(self._connections):
+            connection.end()
+        if self._connections:
+            self._are_all_closed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._are_all_closed.wait(), LAST_RESPONSES_S)
+        for connection in list(self._connections):
+            connection.close()
 
     async def _listen_for(self, node_id: int) -> Address | None:
         """Open the port for a broker; return None if this is impossible."""
@@ -305,6 +320,8 @@ class Gateway:
         self._connections.discard(connection)
         self._silent.pop(connection, None)
         self.metrics.connections.set(len(self._connections))
+        if not self._connections:
+            self._are_all_closed.set()
 
     async def _sweep(self) -> None:
         while True:

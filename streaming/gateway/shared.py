@@ -53,6 +53,9 @@ class ClientConnection(Holder, Protocol):
     def count_written(self) -> None:
         """Update the count of the bytes that the client has not read."""
 
+    def end(self) -> None:
+        """Read no further request, and close the connection when those that have arrived are answered."""
+
     def close(self) -> None:
         """Close the connection at once."""
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from streaming.gateway.frames import Frames, FrameTreatment, Piece
+from streaming.gateway.limits import LAST_BYTES_S
 from streaming.gateway.slots import Slot
 
 
@@ -81,9 +82,11 @@ class Upstream(asyncio.Protocol):
         self._read_or_not()
 
     def close(self) -> None:
-        """Close the connection at once."""
+        """Close the connection. The broker gets all that was written: a request without a response may be among it."""
         if self._transport:
-            self._transport.abort()
+            self._transport.close()
+            if self._transport.get_write_buffer_size():
+                asyncio.get_running_loop().call_later(LAST_BYTES_S, self._transport.abort)
 
     def _read_or_not(self) -> None:
         assert self._transport is not None, "connected"

@@ -141,7 +141,7 @@ def test_a_late_connection_to_a_broker_is_closed():
         assert made.ended is None
         bench.work.cancel()
         await turn()
-        assert (made.ended, bench.owner.errors) == ("aborted", [])
+        assert (made.ended, bench.owner.errors) == ("closed", [])
 
     run(scenario)
 
@@ -452,7 +452,7 @@ def test_closing_closes_the_connection_to_the_broker():
         bench.relaying.close()
         await bench.connected()
         bench.relaying.close()
-        assert bench.shared.upstreams[-1].ended == "aborted"
+        assert bench.shared.upstreams[-1].ended == "closed"
 
     run(scenario)
 

@@ -1,14 +1,16 @@
 """The connection to a broker: responses belong to requests in order, and reading stops when they cannot be sent on."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
 
+from streaming.gateway import upstream as module
 from streaming.gateway.frames import BadFrame, Piece, with_length
 from streaming.gateway.slots import Slot
 from streaming.gateway.upstream import Upstream
-from tests.streaming.gateway.parts import FakeTransport, slot_of
+from tests.streaming.gateway.parts import FakeTransport, slot_of, turn
 
 FETCH = 1
 
@@ -170,7 +172,19 @@ def test_a_full_buffer_and_a_lost_connection_are_reported(bench: Bench):
     assert bench.transport.ended is None, "the connection has ended already"
 
 
-def test_closing_does_not_wait(bench: Bench):
-    bench.upstream.close()
-    assert bench.transport.ended == "aborted"
+def test_what_was_written_is_sent_before_the_connection_closes(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    """A broker that takes nothing is not waited for without a limit."""
+    monkeypatch.setattr(module, "LAST_BYTES_S", 0.0)
     Upstream(bench.client).close()
+    bench.upstream.close()
+    assert bench.transport.calls == ["closed"]
+
+    async def scenario() -> None:
+        slow = Bench()
+        slow.transport.untaken_bytes = 1
+        slow.upstream.close()
+        assert slow.transport.calls == ["closed"]
+        await turn()
+        assert slow.transport.calls == ["closed", "aborted"]
+
+    asyncio.run(scenario())
