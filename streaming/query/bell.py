@@ -29,6 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.config.settings import Settings
 from streaming.kafka.clients import Options, consumer
 from streaming.query import bell_clock
+from streaming.query.clock_watch import ClockWatch
 from streaming.query.progress import Tallies
 from streaming.query.threads import keep_at
 from streaming.wire.records import HEARTBEAT_BEGIN, HEARTBEATS_BEGIN
@@ -98,6 +99,7 @@ class Bell:
         self._clock: Any = None
         self._query: StreamingQuery | None = None
         self._company = Company()
+        self._clocks = ClockWatch(settings.requests_topic, settings.clock_slack_ms)
         self._thread = threading.Thread(
             target=keep_at, args=(self._watch, "the bell", self._closing), name="bell", daemon=True
         )
@@ -149,12 +151,14 @@ class Bell:
         """Wait for a while for records that the query has not read."""
         topic, read_to = self._settings.requests_topic, self._tallies.read_to
         listener.assign([TopicPartition(topic, partition, offset) for partition, offset in read_to.items()])
+        began_s = time.monotonic()
         message = self._next(listener, LOOK_EVERY_S)
         if message is None:
             return Heard.NOTHING
         if message.error():
             self._closing.wait(TRIGGER_MS / 1_000)
             return Heard.NOTHING
+        self._clocks.heard(message.partition() or 0, message.timestamp()[1], time.monotonic() - began_s)
         until_s, heard = time.monotonic() + GATHER_S, 1
         while message is not None and (pause_s := self._wait_s(message)) and heard < HEARD_MAX:
             message = self._next(listener, min(pause_s, until_s - time.monotonic()))

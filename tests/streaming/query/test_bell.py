@@ -53,7 +53,12 @@ class Stage:
         """Add records that arrive, with the broker's time."""
         for request in requests:
             value = encode_request(request)
-            fields = {"value": lambda value=value: value, "error": lambda: None, "timestamp": lambda: (1, at_ms)}
+            fields = {
+                "value": lambda value=value: value,
+                "error": lambda: None,
+                "partition": lambda: 0,
+                "timestamp": lambda: (1, at_ms),
+            }
             self._arriving.put(SimpleNamespace(**fields))
 
     def fail(self) -> None:
