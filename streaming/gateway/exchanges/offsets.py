@@ -50,6 +50,23 @@ ONE_ERROR = 2
 BY_ID = 10
 """From this version on, OffsetCommit and OffsetFetch have the ids of topics in place of their names (KIP-848)."""
 
+KNOWS_UNSTABLE = 7
+"""From this version on, clients fetch offsets with the error UNSTABLE_OFFSET_COMMIT again (KIP-447)."""
+
+NOT_NOW = {
+    error.number
+    for error in (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    )
+}
+"""The errors of a whole fetch that say that another fetch may succeed.
+
+librdkafka never repeats a fetch for its assignment that was answered with one of the last two, nor with the first one
+three times: it does not read the partitions until they are assigned anew. So each partition has the error that every
+client repeats a fetch for."""
+
 UNKNOWN_ID = ErrorCode.UNKNOWN_TOPIC_ID.number
 
 MANY_GROUPS = 8
@@ -282,7 +299,8 @@ def _of_topic(name: str, topic: Any, world: GatewayData) -> requests.TopicPartit
 
 
 def _fetched_of_one(answer: AnyAnswer, message: Any, world: GatewayData) -> ApiMessage:
-    said, version = expected(answer, OffsetFetchAnswer), message.version
+    version = message.version
+    said = _repeatable(expected(answer, OffsetFetchAnswer), message.topics, version, world)
     found: Sequence[FetchedOffset] = said.partitions
     if said.code and version < ONE_ERROR:
         found = [FetchedOffset(t.name, p, code=said.code) for t in message.topics for p in t.partition_indexes]
@@ -295,7 +313,7 @@ def _fetched_of_one(answer: AnyAnswer, message: Any, world: GatewayData) -> ApiM
 def _fetched_of_many(answers: Sequence[AnyAnswer], message: Any, world: GatewayData) -> ApiMessage:
     groups = []
     for group, answer in zip(message.groups, answers, strict=True):
-        said = expected(answer, OffsetFetchAnswer)
+        said = _repeatable(expected(answer, OffsetFetchAnswer), group.topics, message.version, world)
         if group.topics is not None:
             named = _as_asked(group.topics, said.partitions, world)
         elif message.version < BY_ID:
@@ -305,6 +323,18 @@ def _fetched_of_many(answers: Sequence[AnyAnswer], message: Any, world: GatewayD
         topics = [] if said.code else _topics_of(named, _FETCHED_TOPIC_OF_MANY, _FETCHED_OF_MANY)
         groups.append(_FETCHED_GROUP(group_id=group.group_id, error_code=said.code, topics=topics))
     return OffsetFetchResponse(version=message.version, groups=groups)
+
+
+def _repeatable(said: OffsetFetchAnswer, asked: Topics | None, version: int, world: GatewayData) -> OffsetFetchAnswer:
+    """Return an answer. If another fetch of named partitions may succeed, each of them says so."""
+    if said.code not in NOT_NOW or asked is None or version < KNOWS_UNSTABLE:
+        return said
+    error = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    named = ((name, topic.partition_indexes) for topic in asked if (name := _name(topic, world)) is not None)
+    found = tuple(
+        FetchedOffset(name, p, error=error.name, code=error.number) for name, indexes in named for p in indexes
+    )
+    return OffsetFetchAnswer(request_id=said.request_id, partitions=found)
 
 
 Named = Iterable[tuple[dict[str, Any], Iterable[FetchedOffset]]]

@@ -256,6 +256,33 @@ def test_offsets_are_fetched_by_id():
     assert (group.error_code, group.topics) == (113, [])
 
 
+LATER = [
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+]
+
+
+@pytest.mark.parametrize("error", LATER)
+def test_a_fetch_that_may_succeed_later_has_an_error_for_each_partition(error: ErrorCode):
+    """librdkafka 5586: it never repeats a fetch with one of these errors alone, and so reads nothing any more."""
+    answer = ErrorAnswer(request_id="1", **ended(error))
+    (group,) = ask(fetch_of(g=[("t", [0, 1]), ("u", [2])]), 9).response_to(answer).groups
+    assert (group.error_code, codes(group.topics)) == (0, [("t", [(0, 88), (1, 88)]), ("u", [(2, 88)])])
+    (group,) = ask(fetch_by_id([(GONE, [4]), (T, [0])]), 10).response_to(answer).groups
+    assert (group.error_code, codes_by_id(group.topics)) == (0, [(GONE, [(4, 100)]), (T, [(0, 88)])])
+    for version, expected in ((7, (0, [("t", [(0, 88), (1, 88)])])), (6, (error.number, []))):
+        said = ask(fetch(("t", [0, 1])), version).response_to(answer)
+        assert (said.error_code, codes(said.topics)) == expected
+
+
+@pytest.mark.parametrize("error", LATER)
+def test_a_fetch_of_all_offsets_names_no_partition_for_an_error(error: ErrorCode):
+    answer = ErrorAnswer(request_id="1", **ended(error))
+    (group,) = ask(fetch_of(g=None), 9).response_to(answer).groups
+    assert (group.error_code, group.topics) == (error.number, [])
+
+
 @pytest.mark.parametrize("version", [2, 9, 10])
 def test_all_offsets_are_those_of_the_topics_that_exist_now(version: int):
     """R1: those of a missing topic are left out, and those of an earlier topic of the name."""
