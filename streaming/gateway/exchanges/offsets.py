@@ -330,7 +330,7 @@ def _repeatable(said: OffsetFetchAnswer, asked: Topics | None, version: int, wor
     if said.code not in NOT_NOW or asked is None or version < KNOWS_UNSTABLE:
         return said
     error = ErrorCode.UNSTABLE_OFFSET_COMMIT
-    named = ((name, topic.partition_indexes) for topic in asked if (name := _name(topic, world)) is not None)
+    named = ((name, topic.partition_indexes) for topic in asked if (name := name_of(topic, world)) is not None)
     found = tuple(
         FetchedOffset(name, p, error=error.name, code=error.number) for name, indexes in named for p in indexes
     )
