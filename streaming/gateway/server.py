@@ -49,8 +49,12 @@ START_WAIT_S = 60.0
 STOP_WAIT_S = LAST_RESPONSES_S + 10.0
 BACKLOG = 1_024
 
-OFFER_AGE_S = 60.0
-"""The time for which a broker's versions are cached. The broker may be upgraded."""
+OFFER_AGE_S = 1.0
+"""The time for which a broker's versions are cached. A client keeps the levels of features that it found when it
+connected, so it has to find those that the brokers have now."""
+
+RENEW_WAIT_S = 2.0
+"""The longest wait for a newer response of a broker whose last one is known, and is offered otherwise."""
 
 TURNED_AWAY_S = 10.0
 """The time for which a client gets no metadata that was sent to other gateways, so that it looks for one of them."""
@@ -254,6 +258,8 @@ class Gateway:
             return offer
         # of several, a frozen one takes the connection and hides none of the others
         asked, wait_s = (self.cluster.any_in_turn(), ATTEMPT_WAIT_S) if node_id is None else ([node_id], CONNECT_WAIT_S)
+        if offer is not None:
+            wait_s = RENEW_WAIT_S
         for broker in asked:
             try:
                 offer = await asyncio.wait_for(self._ask_versions(broker), wait_s)

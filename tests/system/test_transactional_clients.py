@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import UpdateFeatureType
+from kafka.protocol.metadata import ApiVersionsRequest
 
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
@@ -25,7 +26,8 @@ from tests.clients.play import Play, Venue, playing
 from tests.clients.worker import Worker
 from tests.conftest import PATIENCE
 from tests.system.conftest import Service, start_service
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
+from tests.system.wire import connect
 from tests.tiers import NIGHTLY
 
 pytestmark = [*NIGHTLY]
@@ -35,6 +37,9 @@ FIRST, *UPGRADES = 0, 1, 2
 PARTITIONS = 4
 RECORDS = 50
 MEMBERS = 2
+
+PATIENT = {**OPTIONS, "transaction_ms": int(HANG_S * 1_000)}
+"""No transaction times out while its copier waits, also on a busy machine."""
 
 OF_VERSION_2 = (JAVA_COPIER, FRANZ_GO_COPIER)
 """The clients that use version 2 of transactions if the brokers have it when they connect, and announce no offsets."""
@@ -60,17 +65,24 @@ class Scene:
             self._gateway = stack.enter_context(Gateway(wanted))
             self.bootstrap = self._gateway.bootstrap_servers
 
-    def level(self) -> int:
-        """Return the level of the feature that clients see."""
+    def levels(self) -> set[int]:
+        """Return the levels of the feature that clients see, at the bootstrap address and at that of the broker."""
         with KafkaAdminClient(bootstrap_servers=self.bootstrap) as admin:
-            return int(admin.describe_features().get(FEATURE, {}).get("finalized", (0, 0))[1])
+            (node,) = admin.describe_cluster()["brokers"]
+        request = ApiVersionsRequest(version=4, client_software_name="x", client_software_version="1")
+        levels = set()
+        for address in (self.bootstrap, f"{node['host']}:{node['port']}"):
+            with connect(address) as wire:
+                finalized = {each.name: each.max_version_level for each in wire.call(request).finalized_features}
+                levels.add(int(finalized.get(FEATURE, 0)))
+        return levels
 
     def set_level(self, level: int) -> None:
         """Change the level of the feature. Return when clients see it."""
-        kind = UpdateFeatureType.UPGRADE if level > self.level() else UpdateFeatureType.SAFE_DOWNGRADE
+        kind = UpdateFeatureType.UPGRADE if level > max(self.levels()) else UpdateFeatureType.SAFE_DOWNGRADE
         with KafkaAdminClient(bootstrap_servers=self.broker.bootstrap_servers) as admin:
             assert admin.update_features({FEATURE: (kind, level)}) == {FEATURE: "OK"}
-        wait_until(lambda: self.level() == level, account=self.level)
+        wait_until(lambda: self.levels() == {level}, account=self.levels)
 
     def announced(self) -> int:
         """Return the number of AddOffsetsToTxn at the gateway so far, which transactions of version 2 do without."""
@@ -117,7 +129,7 @@ class Copying:
     def _start(self) -> Worker:
         self._started += 1
         own = {"transactional_id": f"{self._play.name}-{self._started}", "sink": f"{self._play.name}-sink"}
-        return self._play.start(self._kind, **OPTIONS, **own)
+        return self._play.start(self._kind, **PATIENT, **own)
 
     def await_members(self, members: int) -> None:
         """Wait until the group has this number of members, and each of them has partitions."""

@@ -76,6 +76,33 @@ def test_frozen_broker_does_not_hide_the_versions_of_the_others(monkeypatch: pyt
         assert asyncio.run(scenario()) is OFFER
 
 
+def test_a_new_level_of_a_feature_is_offered_within_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client keeps the version of transactions that it found when it connected, also while the brokers have another."""
+    gateway = Gateway(Settings.load(bootstrap_servers="localhost:1"))
+    gateway.cluster = Cluster(lambda timeout: None, no_port)
+    newer: Any = object()
+    answers = iter([OFFER, newer])
+
+    async def ask_versions(node_id: int | None) -> Any:
+        return next(answers)
+
+    monkeypatch.setattr(gateway, "_ask_versions", ask_versions)
+    assert asyncio.run(gateway.offer_of(1)) is OFFER
+    later_s = time.monotonic() + 2.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: later_s)
+    assert asyncio.run(gateway.offer_of(1)) is newer
+
+
+def test_clients_do_not_wait_long_for_newer_versions_of_a_frozen_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last response is offered."""
+    gateway = Gateway(Settings.load(bootstrap_servers="localhost:1"))
+    gateway.cluster = Cluster(lambda timeout: None, no_port)
+    gateway._offers[1] = float("-inf"), OFFER
+    monkeypatch.setattr(module, "RENEW_WAIT_S", 0.01)
+    monkeypatch.setattr(gateway, "_ask_versions", lambda node_id: asyncio.Event().wait())
+    assert asyncio.run(asyncio.wait_for(gateway.offer_of(1), module.CONNECT_WAIT_S)) is OFFER
+
+
 @pytest.mark.parametrize("known", [1, 2])
 def test_a_broker_that_is_not_reached_is_not_asked_for_its_versions(
     known: int, monkeypatch: pytest.MonkeyPatch
