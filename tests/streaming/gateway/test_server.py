@@ -77,7 +77,7 @@ def test_frozen_broker_does_not_hide_the_versions_of_the_others(monkeypatch: pyt
 
 
 def test_a_new_level_of_a_feature_is_offered_within_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client keeps the version of transactions that it found when it connected, also while the brokers have another."""
+    """A client keeps the version of transactions that it found when it connected, whatever the brokers have later."""
     gateway = Gateway(Settings.load(bootstrap_servers="localhost:1"))
     gateway.cluster = Cluster(lambda timeout: None, no_port)
     newer: Any = object()
