@@ -99,7 +99,7 @@ def _results(asked: dict[str, "Future[object]"], found: Scrape) -> Iterator[tupl
 
 
 def with_go(tool: str, folder: Path, bootstrap: str) -> list[Scrape]:
-    """Read with the program in `go/groups`, which is in `folder`, and one of its tools: franz or sarama."""
+    """Return what the program of `go/groups` in a folder has read with one of its tools: franz or sarama."""
     printed = _run([str(folder / "groups"), tool, bootstrap, str(ROUNDS)])
     return [Scrape(**json.loads(line)) for line in printed.splitlines()]
 

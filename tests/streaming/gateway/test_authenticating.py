@@ -160,7 +160,7 @@ def test_a_mechanism_that_is_not_offered_is_refused_without_the_broker():
 
 
 def again(exchange: Exchange, token: bytes, version: int = 1) -> bytes:
-    """Let a known client authenticate again, and return the token's request."""
+    """Return the request with the token of a known client that authenticates again."""
     exchange.ask(HANDSHAKE, HANDSHAKE_FRAME)
     exchange.answer(CHOSEN)
     exchange.ask(AUTHENTICATE, TOKEN_FRAME)
