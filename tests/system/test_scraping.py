@@ -102,7 +102,7 @@ def churn(address: str, group_ids: list[str], over: threading.Event) -> int:
 
 @contextmanager
 def churning(address: str, group_ids: list[str]) -> Iterator[None]:
-    """Let groups vanish and appear for the time of the block."""
+    """Create and delete groups until the end of the block."""
     over = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         changes = pool.submit(churn, address, group_ids, over)
