@@ -79,6 +79,11 @@ class Worker:
         """Return the events so far that have one of these names."""
         return [event for event in self.events if event["event"] in words]
 
+    @property
+    def took_away(self) -> list[Event]:
+        """The events by which partitions were taken from the member. Some clients begin with one about none."""
+        return [event for event in self.events_of("revoked", "lost") if event["partitions"]]
+
     def order(self, word: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(word + "\n")

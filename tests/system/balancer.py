@@ -63,18 +63,20 @@ class Balancer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        port = writer.get_extra_info("sockname")[1]
+        with contextlib.suppress(asyncio.CancelledError), contextlib.closing(writer):
+            if (there := await self._connect(writer.get_extra_info("sockname")[1])) is not None:
+                there_reader, there_writer = there
+                with contextlib.closing(there_writer):
+                    await _first_ended(_pass_on(reader, there_writer), _pass_on(there_reader, writer))
+
+    async def _connect(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         for target in list(self._targets):
             self._targets.append(self._targets.pop(0))
             with contextlib.suppress(OSError):
-                there_reader, there_writer = await asyncio.open_connection(target, port)
+                there = await asyncio.open_connection(target, port)
                 self.passed[target] += 1
-                try:
-                    await _first_ended(_pass_on(reader, there_writer), _pass_on(there_reader, writer))
-                finally:
-                    there_writer.close()
-                break
-        writer.close()
+                return there
+        return None
 
 
 async def _first_ended(*ways: Coroutine[object, object, None]) -> None:
