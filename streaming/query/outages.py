@@ -48,6 +48,7 @@ class Outage:
         self._settings, self._topics, self._causes = settings, topics, causes
         self._batches, self._was_unexplained = -1, False
         self._silent_since_s: float | None = None
+        self._asked_s = 0.0
         self.sentence = ""
 
     def refusal(self, account: str, kind: type[UserError], batches: int) -> UserError | None:
@@ -60,7 +61,7 @@ class Outage:
         error = because(account, self._settings, kind, self._causes)
         if error.exit_code != Exit.FAILED or not re.search(OF_BROKERS, account):
             return error
-        brokers = look(self._settings.kafka_client_arguments(), self._topics)
+        brokers, self._asked_s = look(self._settings.kafka_client_arguments(), self._topics), time.monotonic()
         is_unexplained = not brokers.sentence
         is_first = batches > self._batches or not self._was_unexplained
         if not may_begin_again(brokers, is_first=is_first, is_over=self._is_silence_over(brokers)):
@@ -86,8 +87,13 @@ class Outage:
         return not stopping.wait(AGAIN_AFTER_S)
 
     def reasons(self, batches: int) -> list[str]:
-        """Return the sentence about the brokers if the query has ended no batch since; else nothing."""
-        return [self.sentence] if self.sentence and batches <= self._batches else []
+        """Return the sentence about the brokers, and its age, if the query has ended no batch since; else nothing.
+
+        They are asked at each failure of the query, and others may answer meanwhile.
+        """
+        if not self.sentence or batches > self._batches:
+            return []
+        return [f"{time.monotonic() - self._asked_s:.0f} s ago: {self.sentence}"]
 
 
 def may_begin_again(brokers: Brokers, *, is_first: bool, is_over: bool) -> bool:

@@ -46,7 +46,8 @@ def query(monkeypatch: pytest.MonkeyPatch) -> Query:
 def test_query_begins_again_for_as_long_as_some_brokers_answer(query: Query, account: str) -> None:
     for _ in range(5):
         assert query.fails(account, ONE_IS_OUT, batches=7) is None
-    assert query.outage.reasons(7) == [ONE_IS_OUT.sentence], "it is not ready, and says why"
+    (reason,) = query.outage.reasons(7)
+    assert reason.endswith(f" s ago: {ONE_IS_OUT.sentence}"), "it is not ready, and says why"
     assert query.outage.reasons(8) == [], "a batch has ended"
 
 
