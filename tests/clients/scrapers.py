@@ -20,9 +20,6 @@ from tests.system.waiting import HANG_S
 
 ROUNDS = 3
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-AT_ONCE = 50
-"""The groups whose offsets librdkafka's client fetches at the same time: it takes one group a request."""
-
 _LINE = re.compile(r"^(\S+) +(\S+) +(\d+) +(\d+|-) +(\d+|-) +(-?\d+|-) ", re.MULTILINE)
 """A partition in Kafka's own tool: the group, the topic, the partition, the offset, the end, the lag."""
 
@@ -69,24 +66,24 @@ def _by_kafka_python(admin: KafkaAdminClient) -> Scrape:
     return found
 
 
-def with_librdkafka(bootstrap: str) -> list[Scrape]:
+def with_librdkafka(group_ids: list[str], bootstrap: str) -> list[Scrape]:
+    """List all groups, and read the states and the offsets of these."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "librdkafka"})
-    return [_by_librdkafka(admin) for _ in range(ROUNDS)]
+    return [_by_librdkafka(admin, group_ids) for _ in range(ROUNDS)]
 
 
-def _by_librdkafka(admin: AdminClient) -> Scrape:
+def _by_librdkafka(admin: AdminClient, group_ids: list[str]) -> Scrape:
     listed = admin.list_consumer_groups(request_timeout=HANG_S).result()
     assert not listed.errors, listed.errors
     found = Scrape([each.group_id for each in listed.valid])
-    for group_id, told in _results(admin.describe_consumer_groups(found.listed, request_timeout=HANG_S), found):
+    for group_id, told in _results(admin.describe_consumer_groups(group_ids, request_timeout=HANG_S), found):
         found.states[group_id] = told.state.name  # type: ignore[attr-defined]
-    for start in range(0, len(found.listed), AT_ONCE):
-        asked: dict[str, Future[object]] = {}
-        for group_id in found.listed[start : start + AT_ONCE]:
-            asked |= admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)], request_timeout=HANG_S)
-        for group_id, told in _results(asked, found):
-            for at in told.topic_partitions:  # type: ignore[attr-defined]
-                found.offset(group_id, at.topic, at.partition, at.offset)
+    asked: dict[str, Future[object]] = {}
+    for group_id in group_ids:
+        asked |= admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)], request_timeout=HANG_S)
+    for group_id, told in _results(asked, found):
+        for at in told.topic_partitions:  # type: ignore[attr-defined]
+            found.offset(group_id, at.topic, at.partition, at.offset)
     return found
 
 
