@@ -11,7 +11,7 @@
     ├── TopicMismatch       A topic exists, but is not as the coordinator needs it
     ├── RightMissing        The brokers deny the process a right that it needs
     ├── NoCoordinator       The coordinator's topics do not exist
-    ├── NoAnswer            The request is in the log, and the coordinator sent no response in time (a TimeoutError)
+    ├── NoAnswer            The coordinator sent no response in time. The request may be in the log (a TimeoutError)
     ├── NotFound            The group, member or partition does not exist
     ├── RequestRefused      The coordinator's response to a request has an error
     ├── KeptByKafka         Kafka's own coordinator keeps the group, so that a command cannot change it
