@@ -6,8 +6,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, TypeVar
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -38,6 +38,7 @@ OF_THE_QUERY = re.compile("coordinator-(?!client-)")
 """The start of the client ids of a query, which `coordinator-client-` of its members is not."""
 
 Run = Callable[..., Service]
+T = TypeVar("T")
 
 
 def way(settings: Settings, **more: Any) -> dict[str, Any]:
@@ -181,9 +182,17 @@ def connections(servers: str) -> set[socket.socket]:
     the gateway are no Python sockets.
     """
     port = int(servers.rpartition(":")[2])
-    found = {each for each in gc.get_objects() if isinstance(each, socket.socket) and peer_port(each) == port}
-    clients = (each for each in gc.get_objects() if isinstance(each, KafkaConnection) and each.transport)
+    found = {each for each in living(socket.socket) if peer_port(each) == port}
+    clients = (each for each in living(KafkaConnection) if getattr(each, "transport", None))
     return found - {each.transport._sock for each in clients if OF_THE_QUERY.match(each.config["client_id"])}
+
+
+def living(kind: type[T]) -> Iterator[T]:
+    """Yield all objects of a class in this process."""
+    for each in gc.get_objects():
+        with suppress(ReferenceError):  # a proxy of an object that is gone
+            if isinstance(each, kind):
+                yield each
 
 
 def peer_port(connection: socket.socket) -> int | None:

@@ -24,10 +24,10 @@ from streaming.gateway import Gateway, connection
 from streaming.gateway.apis import Api
 from streaming.gateway.authenticating import Identity
 from streaming.kafka.topics import ensure
-from streaming.query.coordinator import Coordinator
 from tests.clients.kinds import JAVA, JAVA_848, LIBRDKAFKA, LIBRDKAFKA_848, Kind
 from tests.clients.play import DEFAULTS, Play, Venue, playing
 from tests.clients.worker import Worker
+from tests.system.conftest import start_service
 from tests.system.secured import SCRAM, USERS, SecuredBroker, secured_broker
 from tests.system.waiting import wait_until
 from tests.system.wire import Wire, connect
@@ -99,8 +99,6 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             **secured.access("SASL_PLAINTEXT", "SCRAM-SHA-512"),
             replication_factor=1,
             request_partitions=4,
-            checkpoint=str(tmp_path_factory.mktemp("checkpoint")),
-            group_initial_rebalance_delay_ms=300,
             gateway_port=0,
         )
         ensure(settings)
@@ -108,12 +106,15 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 @pytest.fixture(scope="module")
-def serving(scene: Scene) -> Iterator[Scene]:
-    """The scene, with the query that serves the gateway's groups."""
-    coordinator = Coordinator(scene.gateway.settings)
-    coordinator.start()
-    yield scene
-    coordinator.stop()
+def serving(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """The scene, with the query that serves the gateway's groups, in a process of its own."""
+    access = scene.secured.access("SASL_PLAINTEXT", "SCRAM-SHA-512")
+    service = start_service(tmp_path_factory.mktemp("query"), **access, group_initial_rebalance_delay_ms=300)
+    try:
+        service.await_ready()
+        yield scene
+    finally:
+        service.kill()
 
 
 def properties(kind: Kind, access: Settings) -> dict[str, str]:
