@@ -7,6 +7,7 @@ is longer than the join.
 """
 
 import time
+from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -41,13 +42,8 @@ def commit(consumer: KafkaConsumer) -> None:
         write_event("committed", offsets=[(p.topic, p.partition, consumer.committed(p)) for p in consumer.assignment()])
 
 
-def main() -> None:
-    config, orders = read_config(), Orders()
-    consumer = KafkaConsumer(**consumer_arguments(config, ASSIGNORS))
-    consumer.subscribe(topics=config["topics"] or (), pattern=config["pattern"], listener=Listener())
-    for topic in config["topics"] or ():
-        consumer.partitions_for_topic(topic)
-    poll_ms = POLL_WITH_PATTERN_MS if config["pattern"] else POLL_MS
+def work(consumer: Any, orders: Orders, poll_ms: int = POLL_MS) -> None:
+    """Read records and obey orders until the worker is closed."""
     while (order := orders.next()) != "close":
         if order == "commit":
             commit(consumer)
@@ -57,6 +53,15 @@ def main() -> None:
         for partition, records in consumer.poll(poll_ms).items():
             write_event("records", partition=partition[:2], offsets=[record.offset for record in records])
     consumer.close()
+
+
+def main() -> None:
+    config, orders = read_config(), Orders()
+    consumer = KafkaConsumer(**consumer_arguments(config, ASSIGNORS))
+    consumer.subscribe(topics=config["topics"] or (), pattern=config["pattern"], listener=Listener())
+    for topic in config["topics"] or ():
+        consumer.partitions_for_topic(topic)
+    work(consumer, orders, POLL_WITH_PATTERN_MS if config["pattern"] else POLL_MS)
 
 
 if __name__ == "__main__":
