@@ -36,8 +36,13 @@ class Lane:
     """
 
     def __init__(self, prefix: str, inbox: str, signer: Signer) -> None:
-        self.prefix, self.inbox, self.signer = prefix, inbox, signer
-        self.requests, self.replies, self.key = f"{prefix}.requests", f"{prefix}.replies", inbox.encode()
+        self.prefix, self.signer = prefix, signer
+        self.requests, self.replies = f"{prefix}.requests", f"{prefix}.replies"
+        self.rename(inbox)
+
+    def rename(self, inbox: str) -> None:
+        """Give the mailbox another name, which may hash to another partition of the replies."""
+        self.inbox, self.key = inbox, inbox.encode()
 
 
 class FollowedGroups:

@@ -38,7 +38,13 @@ from streaming.client.beats import TOKEN_BYTES, may_be_one_of_many, records_of
 from streaming.client.following import FollowedGroups, Lane
 from streaming.client.sending import CLOSE_WAIT_S, Outage, RequestProducer, Told
 from streaming.client.topics import TopicWatch
-from streaming.config.timeouts import ANSWER_WAIT_S, LEADERS_WAIT_S, RECONNECT_BACKOFF_MAX_MS
+from streaming.config.timeouts import (
+    ANSWER_WAIT_S,
+    ATTEMPT_WAIT_S,
+    LEADERS_WAIT_S,
+    RECONNECT_BACKOFF_MAX_MS,
+    RETRY_WAIT_S,
+)
 from streaming.errors import BrokerUnreachable, NoAnswer, NoCoordinator, UserError
 from streaming.kafka.any_broker import may_pass
 from streaming.kafka.brokers import LOOK_WAIT_S, look, unreachable_at
@@ -105,8 +111,7 @@ class Transport:
         signer_at: Callable[[str], Signer] = lambda _: Signer(None),
         peers: Sequence[str] = (),
     ) -> None:
-        self.inbox = secrets.token_hex(TOKEN_BYTES)
-        self._home = Lane(topic_prefix, self.inbox, signer_at(topic_prefix))
+        self._home = Lane(topic_prefix, secrets.token_hex(TOKEN_BYTES), signer_at(topic_prefix))
         self._signer_at = signer_at
         self._lanes = {topic_prefix: self._home}
         self.moves = FollowedGroups(topic_prefix, peers)
@@ -118,9 +123,15 @@ class Transport:
         self._outage = Outage(self._servers)
         self.topics = TopicWatch(kafka)
         self._closing = threading.Event()
+        self._clients: list[Any] = []
         self._reader = self._open_in_time(kafka)
         self._thread = threading.Thread(target=self._run, name=f"coordinator transport {self.inbox[:8]}", daemon=True)
         self._thread.start()
+
+    @property
+    def inbox(self) -> str:
+        """Return the name of the mailbox at the client's own coordinator."""
+        return self._home.inbox
 
     def __enter__(self) -> Self:
         return self
@@ -141,7 +152,7 @@ class Transport:
             raise unreachable_at(kafka, error, wait_s=min(LOOK_WAIT_S, wait_s)) from error
 
     def _open(self, kafka: Mapping[str, Any]) -> Any:
-        clients: list[Any] = []
+        clients = self._clients = []
         orphans: list[Any] = []  # their owner failed in its constructor, so that it cannot close them
 
         def acquainted(**config: Any) -> Any:
@@ -180,11 +191,26 @@ class Transport:
         for topic in (lane.requests, lane.replies):
             if not (partitions := reader.partitions_for_topic(topic)):
                 raise NoCoordinator.without(topic, self._servers)
-        mine = TopicPartition(lane.replies, shard_of(lane.inbox, len(partitions)))
+        partition, end = self._end_of_replies(reader, lane, len(partitions))
+        mine = TopicPartition(lane.replies, partition)
         reader.assign([*reader.assignment(), mine])
-        reader.seek_to_end(mine)
-        if reader.position(mine, timeout_ms=1_000 * LEADERS_WAIT_S) is None:
-            raise unreachable_at(self._kafka, f"{mine.topic}-{mine.partition} has no end", [mine.topic])
+        reader.seek(mine, end)
+
+    def _end_of_replies(self, reader: Any, lane: Lane, partitions: int) -> tuple[int, int]:
+        """Return the partition of a mailbox and its end. If its leader does not answer, the mailbox moves to the next
+        partition."""
+        until_s = time.monotonic() + LEADERS_WAIT_S
+        while True:  # a new topic gets its leaders a moment later
+            mine = TopicPartition(lane.replies, shard_of(lane.inbox, partitions))
+            try:
+                return mine.partition, reader.end_offsets([mine], timeout_ms=1_000 * ATTEMPT_WAIT_S)[mine]
+            except KafkaError as error:
+                if not may_pass(error) or time.monotonic() > until_s:
+                    raise unreachable_at(
+                        self._kafka, f"{mine.topic}-{mine.partition}: {error}", [mine.topic]
+                    ) from error
+                lane.rename(_inbox_in((mine.partition + 1) % partitions, partitions))
+                self._closing.wait(RETRY_WAIT_S)
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -393,6 +419,12 @@ class Transport:
             log.warning("the coordinator %r, to which a group has moved, cannot be used: %s", prefix, error)
         else:
             self._lanes[prefix] = lane
+
+
+def _inbox_in(partition: int, partitions: int) -> str:
+    """Return a random name of a mailbox in a partition."""
+    names = (secrets.token_hex(TOKEN_BYTES) for _ in itertools.count())
+    return next(name for name in names if shard_of(name, partitions) == partition)
 
 
 def _address_towards(server: str) -> str:

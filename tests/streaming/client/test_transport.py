@@ -1,17 +1,22 @@
 """Tests of the delivery of responses to the members of a process, without brokers."""
 
+import secrets
 import threading
 from collections.abc import Iterator
 from queue import Queue
 from typing import Any
 
 import pytest
+from kafka import TopicPartition
+from kafka.errors import KafkaTimeoutError
 from msgspec import json
 
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.hashing import shard_of
 from coordinator.heartbeats import Heartbeat, Heartbeats
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer, JoinGroupAnswer, RebalanceNotice
 from coordinator.requests import Request
+from streaming.client.following import Lane
 from streaming.client.transport import Transport
 from tests.system.waiting import HANG_S
 
@@ -160,3 +165,41 @@ def test_a_member_has_the_address_from_which_the_brokers_are_reached(
     """A name that does not resolve may be the first one: the process is connected to another broker."""
     transport._servers = servers
     assert transport.client_host() == host
+
+
+class FrozenLeaders:
+    """A reader of six partitions. The leaders of those with an even number do not answer."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.at: dict[TopicPartition, int] = {}
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        return set(range(6))
+
+    def end_offsets(self, partitions: list[TopicPartition], timeout_ms: float) -> dict[TopicPartition, int]:
+        self.asked += [place.partition for place in partitions]
+        if self.asked[-1] % 2 == 0:
+            raise KafkaTimeoutError
+        return dict.fromkeys(partitions, 7)
+
+    def assignment(self) -> set[TopicPartition]:
+        return set()
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self.at = dict.fromkeys(partitions, -1)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.at[partition] = offset
+
+
+def test_a_mailbox_moves_to_a_partition_whose_leader_answers(transport: Transport) -> None:
+    asked_first: set[int] = set()
+    while len(asked_first) < 6:  # the names are random
+        reader, lane = FrozenLeaders(), Lane("elsewhere", secrets.token_hex(16), transport._home.signer)
+        transport._read_replies(reader, lane)
+        *silent, answered = reader.asked
+        assert (len(silent), answered % 2) == (1 - reader.asked[0] % 2, 1)
+        assert reader.at == {TopicPartition("elsewhere.replies", answered): 7}
+        assert (shard_of(lane.inbox, 6), lane.key) == (answered, lane.inbox.encode())
+        asked_first.add(reader.asked[0])
