@@ -41,7 +41,7 @@ class Lane:
         self.rename(inbox)
 
     def rename(self, inbox: str) -> None:
-        """Give the mailbox another name, which may hash to another partition of the replies."""
+        """Change the name of the mailbox, which may then hash to another partition of the replies."""
         self.inbox, self.key = inbox, inbox.encode()
 
 
