@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.system.waiting import HANG_S
 from tests.tools import missing, needed
 
 WITHIN_MS = 1_000 * HANG_S
+expect.set_options(timeout=WITHIN_MS)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 from urllib.request import urlopen
 
@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, ElectionType, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
+from kafka.errors import TopicAlreadyExistsError
 from kafka.protocol.admin import (
     DescribeClusterRequest,
     DescribeConfigsRequest,
@@ -46,7 +47,10 @@ SESSION_MS = 300_000
 
 @pytest.fixture(scope="module")
 def topic(broker: Broker) -> str:
-    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+    with (
+        KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin,
+        suppress(TopicAlreadyExistsError),  # another module of this worker uses the same broker
+    ):
         admin.create_topics({TOPIC: {"num_partitions": 2}}, wait_for_metadata=True)
     return TOPIC
 
