@@ -61,15 +61,6 @@ def java_hash(text: str) -> int:
     return h
 
 
-def kafka_partition_of(group_id: str, partitions: int) -> int:
-    """Return the partition of `__consumer_offsets` in which Kafka keeps a group.
-
-    Source: Kafka's GroupCoordinatorService.partitionFor and Utils.abs, which makes 0 of the lowest number.
-    """
-    unsigned = java_hash(group_id)
-    return min(unsigned, MASK + 1 - unsigned) % (MASK // 2 + 1) % partitions
-
-
 def member_suffix(secret: bytes, group_id: str, first_join: tuple[int | str, int | str]) -> str:
     """Return the part of a member id that makes it unique and impossible to guess.
 

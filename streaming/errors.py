@@ -35,8 +35,6 @@
     ├── ExtraMissing        The command needs an extra that is not installed
     │ streaming.cli.prepare
     ├── NoArchive           The class archive could not be made. The coordinator runs without it, but starts more slowly
-    │ streaming.cli.properties
-    ├── BadProperties       The file cannot be read, or contains a property that is not supported
     │ streaming.cli.request
     ├── NotARequest         The arguments of the command line are not a request
     │ streaming.cli.resets

@@ -201,10 +201,10 @@ SCENARIOS: dict[str, Scenario] = {
 """The function of each option. Both times are given as Unix milliseconds."""
 
 
-def exported(offsets: Mapping[PartitionKey, NewOffset], group_id: str | None = None) -> str:
-    """Return offsets as a plan for `--from-file`, in Kafka's form, with the group in front if one is given."""
+def exported(offsets: Mapping[PartitionKey, NewOffset]) -> str:
+    """Return offsets as a plan for `--from-file`, in Kafka's form."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     for (topic, partition), new in sorted(offsets.items()):
-        writer.writerow([*([group_id] if group_id is not None else []), topic, partition, new.offset])
+        writer.writerow([topic, partition, new.offset])
     return written.getvalue()

@@ -71,7 +71,7 @@ def reset_offsets(
         NotFound: A partition does not exist.
     """
     group = folded(settings, [group_id], events=False).groups.get(group_id)
-    reset = planned(settings, group_id, group, asked)
+    reset = _planned(settings, group_id, group, asked)
     for note in reset.notes:
         tell(f"Warning: {note}")
     if execute:
@@ -91,9 +91,7 @@ def reset_offsets(
         tell("Nothing was changed. --execute commits these offsets.")
 
 
-def planned(
-    settings: Settings, group_id: str, group: GroupView | None, asked: ResetOptions, log: Log | None = None
-) -> Reset:
+def _planned(settings: Settings, group_id: str, group: GroupView | None, asked: ResetOptions) -> Reset:
     """Compute the offsets of a reset.
 
     Raises:
@@ -106,7 +104,7 @@ def planned(
             f"Assignments can only be reset if the group '{escape(group_id)}' is inactive,"
             f" but the current state is {state.value}."
         )
-    log = log or BrokerLog(settings)
+    log = BrokerLog(settings)
     committed = {
         (topic, p): each.offset for topic, of in (group.offsets if group else {}).items() for p, each in of.items()
     }

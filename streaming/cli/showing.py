@@ -209,18 +209,12 @@ REBALANCING = frozenset({Phase.PREPARING, Phase.COMPLETING, Phase.ASSIGNING, Pha
 """The states in which a description is incomplete."""
 
 
-def incomplete(group: GroupView) -> Iterator[str]:
-    """Yield the sentence that tells why a description is incomplete, as Kafka's tool does; none if it is complete."""
-    if group.state is Phase.EMPTY:
-        yield f"Consumer group '{escape(group.group_id)}' has no active members."
-    elif group.state in REBALANCING:
-        yield f"Warning: Consumer group '{escape(group.group_id)}' is rebalancing."
-
-
 def say_state(group: GroupView) -> None:
-    """Print to standard error why a description is incomplete."""
-    for sentence in incomplete(group):
-        tell(sentence)
+    """Print to standard error why a description is incomplete, as Kafka's tool does."""
+    if group.state is Phase.EMPTY:
+        tell(f"Consumer group '{escape(group.group_id)}' has no active members.")
+    elif group.state in REBALANCING:
+        tell(f"Warning: Consumer group '{escape(group.group_id)}' is rebalancing.")
 
 
 def describe(settings: Settings, wanted: Wanted, output: Output) -> None:

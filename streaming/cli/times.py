@@ -30,11 +30,8 @@ class BadTime(UserError):
     exit_code = Exit.USAGE
 
 
-def read_time(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
-    """Parse a TIME, and return Unix milliseconds.
-
-    Args:
-        zone: The zone of a time without a zone; None stands for the local zone.
+def read_time(text: str, now_ms: int) -> int:
+    """Parse a TIME, and return Unix milliseconds. A time without a zone is local.
 
     Raises:
         BadTime: The text is not a time.
@@ -42,7 +39,7 @@ def read_time(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
     wanted = text.strip()
     reader = next((reader for form, reader in _FORMS.items() if re.fullmatch(form, wanted, re.ASCII)), _iso)
     try:
-        at_ms = reader(wanted, now_ms, zone)
+        at_ms = reader(wanted, now_ms)
     except (ValueError, OverflowError, OSError):
         raise BadTime(f"{text!r} is not a time. Write {FORMS}.") from None
     if not 0 <= at_ms <= AT_MS_MAX:
@@ -98,24 +95,24 @@ def instant(at_ms: int, zone: tzinfo | None = None) -> str:
     return str(at_ms) if at is None else at.isoformat(timespec="milliseconds")
 
 
-def _number(text: str, _: int, __: tzinfo | None) -> int:
+def _number(text: str, _: int) -> int:
     if 0 < (at_ms := int(text)) < NUMBER_MIN:
         raise BadTime(f"{text} would be {moment(at_ms, UTC)}Z. Write Unix milliseconds, which have 13 digits now.")
     return at_ms
 
 
-def _iso(text: str, _: int, zone: tzinfo | None) -> int:
-    return _to_ms(datetime.fromisoformat(text), zone)
+def _iso(text: str, _: int) -> int:
+    return _to_ms(datetime.fromisoformat(text))
 
 
-def _today(text: str, now_ms: int, zone: tzinfo | None) -> int:
+def _today(text: str, now_ms: int) -> int:
     hours, minutes, seconds, fraction = re.fullmatch(_CLOCK, text).groups(default="0")  # type: ignore[union-attr]
-    today = datetime.fromtimestamp(now_ms / 1_000, UTC).astimezone(zone).date()
+    today = datetime.fromtimestamp(now_ms / 1_000, UTC).astimezone().date()
     clock = time(int(hours), int(minutes), int(seconds), int(fraction.ljust(3, "0")) * 1_000)
-    return _to_ms(datetime.combine(today, clock), zone)
+    return _to_ms(datetime.combine(today, clock))
 
 
-def _to_ms(at: datetime, zone: tzinfo | None) -> int:
+def _to_ms(at: datetime, zone: tzinfo | None = None) -> int:
     if at.tzinfo is None:
         at = at.replace(tzinfo=zone) if zone else at.astimezone()
     return (at - EPOCH) // timedelta(milliseconds=1)
@@ -125,10 +122,10 @@ def _span_ms(text: str) -> int:
     return sum(int(number) * _UNITS_MS[unit] for number, unit in _PARTS.findall(text))
 
 
-_FORMS: dict[str, Callable[[str, int, tzinfo | None], int]] = {
-    r"now": lambda _, now_ms, __: now_ms,
+_FORMS: dict[str, Callable[[str, int], int]] = {
+    r"now": lambda _, now_ms: now_ms,
     r"\d{1,18}": _number,
     _CLOCK.pattern: _today,
-    rf"-{_SPAN}|{_SPAN} +ago": lambda text, now_ms, _: now_ms - _span_ms(text),
+    rf"-{_SPAN}|{_SPAN} +ago": lambda text, now_ms: now_ms - _span_ms(text),
 }
 """The forms of a time. A text that matches none of them is parsed as ISO 8601."""

@@ -11,7 +11,7 @@ _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 def read_properties(text: str) -> dict[str, str]:
     """Parse properties as java.util.Properties does: the last of several equal names counts."""
-    return {unescaped(name): unescaped(value) for name, value in map(_parted, _logical_lines(text))}
+    return {_unescaped(name): _unescaped(value) for name, value in map(_parted, _logical_lines(text))}
 
 
 def _logical_lines(text: str) -> Iterator[str]:
@@ -36,7 +36,7 @@ def _parted(line: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-def unescaped(text: str) -> str:
+def _unescaped(text: str) -> str:
     """Return a text without the escapes of a properties file."""
 
     def letter(found: re.Match[str]) -> str:

@@ -20,7 +20,7 @@ from statistics import median, quantiles
 from confluent_kafka import Producer
 from playwright.sync_api import expect, sync_playwright
 
-from coordinator.hashing import kafka_partition_of
+from coordinator.hashing import java_hash
 from streaming.cli.showing import folded
 from streaming.config.settings import Settings
 from streaming.embedded.child import Child
@@ -203,7 +203,7 @@ class _Writer:
         return ((f"group-{number}", partition) for partition in range(PARTITIONS) for number in range(GROUPS))
 
     def _partition_of(self, group_id: str) -> int:
-        return kafka_partition_of(group_id, self._partitions)
+        return java_hash(group_id) % self._partitions
 
     def _produce(self, partition: int, key: bytes, value: bytes | None, at_ms: int = 0) -> None:
         while True:

@@ -18,6 +18,7 @@ Event = dict[str, Any]
 OPTIONS = ("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 VERIFIABLE = "org.apache.kafka.tools.VerifiableConsumer"
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 SHARE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 ASSIGNORS = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",

@@ -19,7 +19,6 @@ from tests.clients import java
 from tests.system.waiting import HANG_S
 
 ROUNDS = 3
-CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 _LINE = re.compile(r"^(\S+) +(\S+) +(\d+) +(\d+|-) +(\d+|-) +(-?\d+|-) ", re.MULTILINE)
 """A partition in Kafka's own tool: the group, the topic, the partition, the offset, the end, the lag."""
 
@@ -108,7 +107,7 @@ def with_kafkas_tool(group_ids: Sequence[str], bootstrap: str) -> list[Scrape]:
 
 
 def _by_kafkas_tool(bootstrap: str, chosen: Iterable[str]) -> Scrape:
-    command = java.run(CONSUMER_GROUPS, "--bootstrap-server", bootstrap)
+    command = java.run(java.CONSUMER_GROUPS, "--bootstrap-server", bootstrap)
     found = Scrape()
     found.states = dict(_STATE.findall(_run([*command, "--list", "--state"])))
     found.listed = list(found.states)

@@ -80,8 +80,6 @@ def test_a_command_without_its_extra_names_the_installation(command: str) -> Non
         "streaming.client",
         "streaming.cli.asking",
         "streaming.cli.changing",
-        "streaming.cli.consumer_groups",
-        "streaming.cli.kafka_tool",
         "streaming.cli.main",
         "streaming.cli.moving",
         "streaming.cli.request",

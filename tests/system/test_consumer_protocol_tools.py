@@ -1,14 +1,11 @@
 """Kafka's own tools with groups of the consumer protocol (KIP-848).
 
-Each test names the check of the specification's section 11 that it is. Check 12 compares the output for a group of this
-coordinator with the output for a group of Kafka's own, in the same situation, as `test_group_tools` does for classic
-groups.
+Each test names the check of the specification's section 11 that it is. Check 12 is in `test_group_tools`.
 """
 
 import re
 import signal
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
@@ -17,85 +14,14 @@ from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from streaming.query.coordinator import Coordinator
 from tests.clients import java
-from tests.clients.kinds import JAVA_848, LIBRDKAFKA_848
-from tests.clients.play import Play, Venue, playing
-from tests.system import test_group_tools as classic
+from tests.clients.kinds import JAVA_848
+from tests.clients.play import Venue, playing
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S
 
 pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 RECORDS = 20
-PREFIX = "next-tools"
-
-COMMANDS = {
-    # arguments, in this order                                               part of the output
-    "--list --type": f"{PREFIX}-busy Consumer",
-    "--list --state": f"{PREFIX}-busy Stable",
-    "--describe --group next-tools-busy": f"{PREFIX}-busy {PREFIX} 0 10 13 3 ID /127.0.0.1 ana",
-    "--describe --group next-tools-busy --members": f"{PREFIX}-busy ID /127.0.0.1 bo 2",
-    "--describe --group next-tools-busy --members --verbose": f"{PREFIX}:0,1",
-    "--describe --group next-tools-busy --state": f"{PREFIX}-busy ADDRESS (1) uniform Stable 2",
-    "--describe --group next-tools-busy --state --verbose": f"{PREFIX}-busy ADDRESS (1) uniform Stable",
-    "--describe --group next-tools-idle --state": f"{PREFIX}-idle ADDRESS (1) uniform Empty 0",
-    "--reset-offsets --group next-tools-busy --topic next-tools --to-earliest --execute": "current state is Stable",
-    "--reset-offsets --group next-tools-idle --topic next-tools:0,2 --shift-by -4 --execute": f"{PREFIX} 2 6",
-    "--delete-offsets --group next-tools-idle --topic next-tools:1": "Successful",
-    "--delete-offsets --group next-tools-busy --topic next-tools": "is actively subscribed to it",
-    "--describe --group next-tools-idle --offsets": f"{PREFIX}-idle {PREFIX} 2 6 13 7 - - -",
-    "--delete --group next-tools-busy": "The group is not empty.",
-    "--delete --group next-tools-idle": "was successful",
-    f"{classic.GROUPS} --list --group-type consumer": f"{PREFIX}-busy Consumer consumer",
-}
-
-
-@pytest.fixture(scope="module")
-def said(
-    broker: Broker, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> dict[str, dict[str, str]]:
-    """Return the output of each command that this test run has selected, by side."""
-    selected = {item.callspec.params.get("typed") for item in request.session.items if hasattr(item, "callspec")}
-    commands = [typed for typed in COMMANDS if typed in selected]
-    addresses = {"Kafka": broker.bootstrap_servers, "the gateway": gateway.bootstrap_servers}
-    venue = Venue(broker.bootstrap_servers, "", tmp_path_factory.mktemp("next-tools"))
-    with playing(venue, PREFIX) as play, ThreadPoolExecutor(len(addresses)) as pool:
-        play.topic(partitions=4, records=10)
-        for ready in [pool.submit(_set_up, play, address) for address in addresses.values()]:
-            ready.result()
-        play.produce(PREFIX, 3)
-        said = {side: pool.submit(classic.run_all, address, commands) for side, address in addresses.items()}
-        return {side: future.result() for side, future in said.items()}
-
-
-def _set_up(play: Play, address: str) -> None:
-    """Make group `busy` with two members that have committed all records, and `idle`, whose member has left."""
-    idle = play.start(LIBRDKAFKA_848, bootstrap=address, group=f"{PREFIX}-idle", client_id="cy")
-    ana = play.start(LIBRDKAFKA_848, bootstrap=address, group=f"{PREFIX}-busy", client_id="ana")
-    play.until_shared(PREFIX, idle)
-    play.until_shared(PREFIX, ana)
-    bo = play.start(LIBRDKAFKA_848, bootstrap=address, group=f"{PREFIX}-busy", client_id="bo")
-    play.until_shared(PREFIX, ana, bo)
-    for worker in (idle, ana, bo):
-        play.until_read(worker)
-        worker.order("commit")
-        play.until(lambda worker=worker: {worker.committed.get(each) for each in worker.owned} == {10})
-    idle.close()
-
-
-def neutral(printed: str) -> list[str]:
-    """Remove all that differs between clusters, also the members' ids, and the partitions that follow from them."""
-    lines = classic.neutral(re.sub(r"(?<= )\S{22}(?= +/127)", "ID", printed))
-    return sorted(line.replace(f"{PREFIX}:2,3", f"{PREFIX}:0,1") for line in lines)
-
-
-@pytest.mark.parametrize("typed", COMMANDS)
-def test_output_equals_the_output_for_kafka(said: dict[str, dict[str, str]], typed: str) -> None:
-    """Check 12: kafka-consumer-groups prints the same columns, and refuses the same."""
-    theirs, ours = neutral(said["Kafka"][typed]), neutral(said["the gateway"][typed])
-    if typed.endswith("-busy"):  # which member has which partitions follows from ids that clients draw
-        theirs, ours = ([re.sub(r"\b(ana|bo)$", "WHO", line) for line in lines] for lines in (theirs, ours))
-    assert any(COMMANDS[typed].replace(" ana", " WHO") in line or COMMANDS[typed] in line for line in theirs), theirs
-    assert ours == theirs
 
 
 @pytest.fixture

@@ -15,16 +15,13 @@ from rich.console import Console
 
 from coordinator.access import Pattern
 from coordinator.outputs import DescribeGroupAnswer, PolicyName
-from streaming.cli import kafka_describing, showing, telling
-from streaming.cli.kafka_describing import describe_members, describe_offsets, describe_states
+from streaming.cli import showing, telling
 from streaming.cli.lines import MEMBERS, PARTITIONS, member_lines, partition_lines
 from streaming.cli.output import Output, OutputFormat
 from streaming.cli.showing import BadPattern, Wanted
 from streaming.cli.telling import BadPlace, read_place, timeline_lines
-from streaming.config.settings import Settings
 from streaming.errors import Exit, NotFound
 from streaming.views import GroupView, Views, answers
-from streaming.views.lag import Bounds
 from streaming.views.rebalances import rebalances
 from tests.streaming.views.consumers import ENDED_MS, JOINED_AND_FREE_MS, REVOKING_MS, life_at
 from tests.streaming.views.deploy import NOW_MS as DEPLOYED_MS
@@ -36,14 +33,6 @@ from tests.streaming.views.test_waits import away
 GOLDEN = Path(__file__).parent / "golden"
 NOW_MS = NOON_MS + 120_000
 AWAY_MS = 1_003_000
-
-
-@pytest.fixture(autouse=True)
-def _without_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the answers of brokers, which Kafka's tool asks for offsets and for their addresses."""
-    monkeypatch.setattr(kafka_describing, "ends_of", lambda settings, groups: {("T", 0): Bounds(0, 50)})
-    coordinator = "127.0.0.1:9092  (1)"
-    monkeypatch.setattr(kafka_describing, "_coordinators", lambda _, groups: {g.group_id: coordinator for g in groups})
 
 
 @pytest.fixture(autouse=True)
@@ -120,11 +109,6 @@ def _show_owners_of_seats(views: Views, to: Output) -> None:
         telling.show_owner(views, views.groups["deploy"], "t", 1, NOON_MS + at_s * 1_000, DEPLOYED_MS, to)
 
 
-def _as_kafkas_tool(describe: Callable[..., None]) -> Callable[[Views, Output], None]:
-    """Return a command of `coordinator-consumer-groups` that describes the groups verbosely."""
-    return lambda views, _: describe(Settings(), views.present(), is_verbose=True)
-
-
 COMMANDS: dict[str, Callable[[Views, Output], None]] = {
     "list": _list,
     "describe": _describe("orders"),
@@ -139,11 +123,6 @@ COMMANDS: dict[str, Callable[[Views, Output], None]] = {
     "consumer-members-stable": _of_consumers(ENDED_MS, _members),
     "consumer-timeline": _of_consumers(ENDED_MS, _show_life),
     "consumer-why": _of_consumers(ENDED_MS, _explain_life),
-    "tool-members": _of_consumers(REVOKING_MS, _as_kafkas_tool(describe_members)),
-    "tool-members-mixed": _of_consumers(ENDED_MS, _as_kafkas_tool(describe_members)),
-    "tool-members-classic": _as_kafkas_tool(describe_members),
-    "tool-states": _of_consumers(REVOKING_MS, _as_kafkas_tool(describe_states)),
-    "tool-offsets": _of_consumers(JOINED_AND_FREE_MS, _as_kafkas_tool(describe_offsets)),
     "consumer-owner": _of_consumers(ENDED_MS, _owners),
     "consumer-why-revoking": _of_consumers(REVOKING_MS, _explain_now),
     "consumer-offsets": _of_consumers(JOINED_AND_FREE_MS, _offsets),
@@ -173,7 +152,7 @@ def printed(command: str, form: OutputFormat, *, is_terminal: bool, capsys: pyte
 
 NOT_TABLES = (OutputFormat.wide, OutputFormat.csv, OutputFormat.json)
 FORMS = [
-    *((command, OutputFormat.table, True) for command in COMMANDS if not command.startswith("tool-")),
+    *((command, OutputFormat.table, True) for command in COMMANDS),
     *((command, OutputFormat.table, False) for command in COMMANDS),
     ("list", OutputFormat.wide, False),
     ("describe", OutputFormat.wide, False),

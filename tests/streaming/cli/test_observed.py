@@ -3,13 +3,11 @@
 import io
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from coordinator.hashing import kafka_partition_of
-from streaming.cli import asking, changing, kafka_describing, showing
+from streaming.cli import asking, changing, showing
 from streaming.cli.asking import Administration
 from streaming.cli.output import Output, OutputFormat
 from streaming.cli.showing import GROUPS, Wanted, show_group
@@ -72,30 +70,3 @@ def test_lists_and_descriptions_say_who_keeps_a_group(observed: Observed) -> Non
     assert head.split()[-1] == "KEPT-BY"
     assert line.split()[-1] == "kafka"
     assert any(line.split() == ["KEPT-BY", "kafka"] for line in described)
-
-
-class Broker:
-    """The metadata of a cluster in which broker 3 leads the partition of the group `clicks` in Kafka's own topic."""
-
-    def __init__(self, *_: object) -> None:
-        self.brokers = {number: SimpleNamespace(host="h", port=9000 + number, id=number) for number in (1, 3)}
-        leads = kafka_partition_of("clicks", 50)
-        kafkas = {number: SimpleNamespace(leader=3 if number == leads else 1) for number in range(50)}
-        ours = {0: SimpleNamespace(leader=1)}
-        self.topics = {
-            "__consumer_offsets": SimpleNamespace(partitions=kafkas),
-            "observed.groups": SimpleNamespace(partitions=ours),
-        }
-
-    def list_topics(self, timeout: float) -> "Broker":
-        return self
-
-
-def test_the_coordinator_of_a_group_that_kafka_keeps_is_kafkas(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its log is a partition of `__consumer_offsets`, and not of the observer's topic."""
-    monkeypatch.setattr(kafka_describing, "admin", Broker)
-    group = Observed().begins().to(1).record(0, {member_id("ana"): [0]}).views().groups["clicks"]
-    kafka_describing.describe_states(SETTINGS, [group], is_verbose=False)
-    assert "h:9003  (3)" in capsys.readouterr().out
