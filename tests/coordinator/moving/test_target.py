@@ -87,6 +87,7 @@ def test_row_4_an_older_move_is_refused():
     [
         ({"crc": 1}, "damaged"),
         ({"bytes": 5}, "damaged"),
+        ({"codec": codec.VERSION - 1}, "codec"),
         ({"codec": codec.VERSION + 1}, "codec"),
         ({"home": False}, "not_home"),
     ],
