@@ -4,7 +4,7 @@
     4 bytes     CRC-32 of the version and of all the rest, big-endian
     the rest    MessagePack: [{group id: [earliest deadline, members, vitals, rest of the group]},
                               {id of a removed group: [until when the entry is kept, last generation,
-                                                       last fencing token]},
+                                                       last fencing token, time of its end]},
                               access rules: [when they were made, [rules]], deflated; empty if none were set,
                               [time of the latest batch, time up to which the log is read, driver's clock ahead of it,
                                time of the last record that was read],

@@ -105,6 +105,12 @@ def test_row_8_a_check_has_the_refusal(slots: str, home: bool, reason: str | Non
     assert Coordinator("B", "A", slots=slots).check(group_id="g", home=home).said.reason == reason
 
 
+@pytest.mark.parametrize("number", [codec.VERSION - 1, codec.VERSION + 1])
+def test_row_6_a_check_has_the_refusal_of_another_codec(number: int):
+    answer = Coordinator("B", "A").check(group_id="g", codec=number).said
+    assert (answer.reason, answer.why) == ("codec", f"the target reads {codec.VERSION}, this one is {number}")
+
+
 def test_row_7_a_group_with_too_many_members_is_refused():
     pair, record = released()
     small = Coordinator("B", "A", slots="none", group_max_size=1).at(10_100)
