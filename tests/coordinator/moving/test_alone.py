@@ -15,9 +15,9 @@ from tests.coordinator.consumer.conversation import Conversation
 from tests.coordinator.moving.pair import Pair
 from tests.coordinator.scenario import Scenario
 
-CLASSIC = "9e63eed9d870b990d552c6d55ee42495"
+CLASSIC = "613612cae010ef94756275bce19dc578"
 CONSUMER = "f65a44f0a10c135fcba93cbf7e9b250a"
-MOVED = "a0a6122a7b1ec841ea67edd764177710"
+MOVED = "97577ac5e2764d8fb4b6913b9af3c0ae"
 
 
 def digest(outputs: list[Output], state: bytes) -> str:
