@@ -26,7 +26,7 @@ class Clock(Struct, array_like=True, frozen=True):
         batch_ms: The time of the latest batch.
         read_ms: The time up to which the log has been read.
         ahead_ms: How far the driver's clock is ahead of the log's, by the latest wake record; not below 0.
-        last_ms: The time of the last record that was read, as the log has it; 0 if older code wrote the state.
+        last_ms: The time of the last record that was read, as the log has it; 0 before the first one.
     """
 
     batch_ms: int = 0

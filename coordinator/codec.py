@@ -1,10 +1,10 @@
 """The encoding of a shard's state as bytes.
 
     1 byte      version of the bytes that follow
-    4 bytes     CRC-32 of all the rest, big-endian; from version 3 on it covers the version as well
+    4 bytes     CRC-32 of the version and of all the rest, big-endian
     the rest    MessagePack: [{group id: [earliest deadline, members, vitals, rest of the group]},
                               {id of a removed group: [until when the entry is kept, last generation,
-                                                       last fencing token]},
+                                                       last fencing token, time of its end]},
                               access rules: [when they were made, [rules]], deflated; empty if none were set,
                               [time of the latest batch, time up to which the log is read, driver's clock ahead of it,
                                time of the last record that was read],
@@ -15,7 +15,8 @@
                               policies: [when they were made, [entries]], deflated,
                               moves of groups between coordinators: `move_parts.Moves`,
                               slots that have moved between coordinators: `move_parts.SlotMoves`,
-                              {group id: a release that waits for open transactions: `move_parts.Draining`}]
+                              {group id: a release that waits for open transactions: `move_parts.Draining`},
+                              {producer id: the first place of its open transaction}]
 
 Vitals and rest are byte strings inside the state, so a group without changes is copied and never decoded. The rest is
 deflated, because subscriptions, client ids and hosts repeat from member to member. Every batch carries all bytes of a
@@ -25,22 +26,16 @@ The member ids are in the rest alone: vitals hold sessions without ids, in the m
 names the members is called the roster. A `Rosters` caches the roster by the bytes of the rest, so a heartbeat does not
 inflate them.
 
-Policies, and what they have done in a group, are at the ends of their arrays. They are left out where there are none:
-then the bytes are those of the sixth version. Moves are left out where there are none: then the bytes, and the version
-before them, are those of the seventh version. Slots are left out where none has moved.
+What is seldom there is at the ends of arrays, and is left out where there is none: the policies, moves, slots, waiting
+releases and open transactions of a shard, and the effects of policies in a group.
 
-The time of the last record came later than its version: older code passes over the last element of an array.
-
-The newest code reads every older version. Version 1 had no entries for removed groups. Version 2 wrote ids into the
-vitals. Version 3 had no access rules. Version 4 had no times and no fencing tokens. Version 5 had no groups of the
-consumer protocol. Version 6 had no policies. Version 7 had no moves. Any other version raises
-`CorruptState`.
+Only states of this version are read. Any other version raises `CorruptState`.
 """
 
 import zlib
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from coordinator.access import Access
 from coordinator.budget import Allowance
@@ -57,7 +52,6 @@ from coordinator.seat_parts import Seats
 from coordinator.vitals_codec import decode_classic_vitals, decode_consumer_vitals
 
 VERSION = 8
-VERSION_WITHOUT_MOVES = 7
 DEFLATE_LEVEL = 1
 
 
@@ -65,30 +59,28 @@ class Stored(Struct, array_like=True, frozen=True):
     """An encoded group.
 
     Four values are not inside the encoded parts: the earliest deadline for the shard's timer, the number of members for
-    counts, the protocol type for listings ("" for none; None if older code did not write it), and whether the group is
-    one of the consumer protocol.
+    counts, the protocol type for listings ("" for none), and whether the group is one of the consumer protocol.
     """
 
     earliest_ms: int
     members: int
     vitals: bytes
     rest: bytes
-    protocol_type: str | None = None
-    is_consumer: bool = False
+    protocol_type: str
+    is_consumer: bool
 
 
 class RemovedGroup(Struct, array_like=True, frozen=True):
     """The remaining data of a removed group. A new group with the same id continues its generations and tokens.
 
     Args:
-        ended_ms: The group's time when it was removed. The time of the new group is later. -1 if older code wrote the
-            entry.
+        ended_ms: The group's time when it was removed. The time of the new group is later.
     """
 
     until_ms: int
     generation_id: int
-    token: int = 0
-    ended_ms: int = -1
+    token: int
+    ended_ms: int
 
 
 class Kept(Struct, array_like=True, frozen=True):
@@ -115,22 +107,11 @@ class Kept(Struct, array_like=True, frozen=True):
     open_transactions: dict[int, int] = {}
 
 
-class _Typed(Struct, array_like=True):
-    """The beginning of a `Group` up to its protocol type; later fields are skipped."""
-
-    vitals: Raw
-    group_id: Raw
-    since_ms: Raw
-    version: Raw
-    protocol_type: str | None
-
-
 _WRITTEN_NO_VITALS = msgspec.structs.astuple(Vitals())[:13]
 _WRITTEN_NO_CONSUMER_VITALS = msgspec.structs.astuple(ConsumerVitals())[:16]
 _shard_decoder = msgspec.msgpack.Decoder(Kept)
-_first_shard_decoder = msgspec.msgpack.Decoder(dict[str, Stored])
 _NO_SEATS = Seats()
-_typed_decoder = msgspec.msgpack.Decoder(_Typed)
+_VERSION_CRC = zlib.crc32(bytes([VERSION]))
 _consumer_group_decoder = msgspec.msgpack.Decoder(ConsumerGroup)
 _group_decoder = msgspec.msgpack.Decoder(Group)
 _access_decoder = msgspec.msgpack.Decoder(Access)
@@ -143,30 +124,26 @@ def encode_shard(kept: Kept) -> bytes:
     optional = [policies, moves, slots, draining, open_transactions]
     while optional and not optional[-1]:
         optional.pop()
-    version = VERSION_WITHOUT_MOVES if len(optional) < 2 else VERSION
     body = ENCODER.encode(values + optional)
-    return b"%c%b%b" % (version, _checksum(version, body), body)
+    return b"%c%b%b" % (VERSION, _checksum(body), body)
 
 
 def decode_shard(data: bytes) -> Kept:
-    """Decode the bytes that `encode_shard` wrote, in this or an older version.
+    """Decode the bytes that `encode_shard` wrote.
 
     Raises:
-        CorruptState: unknown version, wrong checksum, or bytes that no version writes.
+        CorruptState: another version, a wrong checksum, or bytes that are never written.
     """
-    if not data or not 1 <= data[0] <= VERSION:
-        raise CorruptState(f"state of codec version {data[0] if data else 'none'}; this code reads 1 to {VERSION}")
+    if data[:1] != bytes([VERSION]):
+        raise CorruptState(f"state of codec version {data[0] if data else 'none'}; this code reads {VERSION}")
     body = memoryview(data)[5:]
-    if _checksum(data[0], body) != data[1:5]:
+    if _checksum(body) != data[1:5]:
         raise CorruptState("a shard's state fails its checksum: the checkpoint is damaged")
-    if data[0] == 1:
-        return Kept(decode(_first_shard_decoder, body))
     return decode(_shard_decoder, body)
 
 
-def _checksum(version: int, body: bytes | memoryview) -> bytes:
-    begun = zlib.crc32(bytes([version])) if version >= 3 else 0
-    return zlib.crc32(body, begun).to_bytes(4, "big")
+def _checksum(body: bytes | memoryview) -> bytes:
+    return zlib.crc32(body, _VERSION_CRC).to_bytes(4, "big")
 
 
 def decode_vitals(stored: Stored, rosters: Rosters | None = None) -> Vitals | ConsumerVitals:
@@ -180,11 +157,6 @@ def decode_vitals(stored: Stored, rosters: Rosters | None = None) -> Vitals | Co
 def decode_group(stored: Stored, rosters: Rosters | None = None) -> Group | ConsumerGroup:
     """Decode a stored group."""
     return decode_rest(stored.rest, decode_vitals(stored, rosters))
-
-
-def decode_protocol_type(data: bytes) -> str:
-    """Decode only the protocol type from the bytes that `encode_rest` wrote; "" if the group never had one."""
-    return decode(_typed_decoder, inflate(data)).protocol_type or ""
 
 
 def encode_rest(group: Group | ConsumerGroup, rosters: Rosters | None = None) -> bytes:

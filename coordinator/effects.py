@@ -32,8 +32,7 @@ class Assigned(Struct, frozen=True):
     """The member's assignment. It is void if the member's generation is another one when the owner reads it.
 
     Args:
-        fencing_token: The token to pass to the storage that the member writes to; the generation if the coordinator
-            gives no tokens.
+        fencing_token: The token to pass to the storage that the member writes to.
     """
 
     generation_id: int

@@ -149,8 +149,8 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         allowance: The size of recent large responses about the group.
         published_ms: When its record was last written.
         assigned_bytes: The size of all members' assignments.
-        protocols_bytes: The size of all members' subscription metadata; counted again if older code did not write it.
-        offsets_count: How many offsets are committed; counted again if older code did not write it.
+        protocols_bytes: The size of all members' subscription metadata.
+        offsets_count: How many offsets are committed.
         token: The highest fencing token that the group has given; 0 before the first one.
         pending_commits: The commits of open transactions, by their place.
         seats: What the policies of the group have done.
@@ -175,20 +175,14 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
     allowance: Allowance = Allowance()
     published_ms: int = 0
     assigned_bytes: int = 0
-    protocols_bytes: int = -1
-    offsets_count: int = -1
+    protocols_bytes: int = 0
+    offsets_count: int = 0
     token: int = 0
     pending_commits: dict[int, PendingCommit] = field(default_factory=dict)
     seats: Seats = field(default_factory=Seats)
     identities = cast("dict[str, set[str]] | None", None)  # the members of each; not stored, and made when needed
     seat_index = cast("SeatIndex | None", None)  # of `seats`; not stored, and made when it is needed
     are_seats_news = False  # the record has to be written again because of `seats`; not stored
-
-    def __post_init__(self) -> None:
-        if self.protocols_bytes < 0:
-            self.protocols_bytes = sum(m.protocols_bytes for m in self.members.values())
-        if self.offsets_count < 0:
-            self.offsets_count = sum(map(len, self.offsets.values()))
 
     @property
     def type(self) -> GroupType:

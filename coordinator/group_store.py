@@ -19,7 +19,7 @@ from coordinator.phases import GroupType, Phase
 from coordinator.rosters import Rosters
 from coordinator.vitals_codec import decode_phase, encode_vitals
 
-_UNWRITTEN = Stored(NEVER_MS, 0, b"", b"")
+_UNWRITTEN = Stored(NEVER_MS, 0, b"", b"", "", False)
 
 
 class GroupStore:
@@ -74,11 +74,8 @@ class GroupStore:
                 continue
             vitals = self.vitals.get(group_id)
             phase = vitals.phase if vitals else decode_phase(stored.vitals)
-            protocol_type = stored.protocol_type
-            if protocol_type is None:
-                protocol_type = codec.decode_protocol_type(stored.rest)
             group_type = GroupType.CONSUMER if stored.is_consumer else GroupType.CLASSIC
-            yield group_id, protocol_type, phase, group_type
+            yield group_id, stored.protocol_type, phase, group_type
 
     def due_by(self, horizon_ms: int) -> list[str]:
         """Return the ids of the groups that time alone may change up to `horizon_ms`."""
@@ -149,7 +146,7 @@ class GroupStore:
         return (at_ms, removed.generation_id, removed.token) if removed and is_kept else (at_ms, 0, 0)
 
     def not_before_ms(self, group_id: str) -> int:
-        """Return the first millisecond after a removed group's end; 0 if that end is not known.
+        """Return the first millisecond after a removed group's end; 0 if none is kept.
 
         The versions of a group that is created again begin at 1. The time distinguishes its records from those of the
         group before, which may be repeated late.

@@ -4,11 +4,6 @@ from hashlib import blake2b
 
 MASK = 0xFFFFFFFF
 
-_ESCAPES = {n: f"\\x{n:02x}" for n in (*range(32), 127)} | str.maketrans(
-    {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
-)
-"""The escape sequences of ASCII characters between quotes. No other character is escaped."""
-
 
 def murmur2(data: bytes) -> int:
     """Return the 32-bit hash of a record key that every Kafka producer computes.
@@ -77,17 +72,5 @@ def member_suffix(secret: bytes, group_id: str, first_join: tuple[int | str, int
 
 
 def _written(value: int | str) -> str:
-    """Return a number as text, or text between quotes, by rules that depend on no version of Unicode.
-
-    For ASCII the rules are those of Python's `repr`, which earlier versions of this code used. So a batch that is
-    repeated after an upgrade gives the same ids as before it. `repr` itself escapes the characters that Python's
-    Unicode tables call unprintable, and these tables differ between versions of Python.
-    """
-    if isinstance(value, int):
-        return str(value)
-    text = value.translate(_ESCAPES)
-    if "'" not in text:
-        return f"'{text}'"
-    if '"' not in text:
-        return f'"{text}"'
-    return "'" + text.replace("'", "\\'") + "'"
+    """Return a number as text, or text after its length, so that two pairs of texts are never written equally."""
+    return str(value) if isinstance(value, int) else f"{len(value)}:{value}"

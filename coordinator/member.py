@@ -275,8 +275,7 @@ class Member:
         if named != (self.config.protocol_type, self.protocol_name):
             return self._stop(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the assignment is for {named}")
         self.state, self.rejoin_needed = MemberState.STABLE, False
-        token = answer.fencing_token or self.generation_id
-        return [Assigned(self.generation_id, self.protocol_name or "", answer.assignment, token)]
+        return [Assigned(self.generation_id, self.protocol_name or "", answer.assignment, answer.fencing_token)]
 
     def _committed(self, call: Call, answer: OffsetCommitAnswer, now_ms: int) -> list[Todo]:
         """End a commit; an error of single partitions is the commit's error too."""

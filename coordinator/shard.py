@@ -41,7 +41,6 @@ from coordinator.refusals import reject
 from coordinator.requests import Received, TxnOffsetCommit, Unreadable, Wake
 from coordinator.shard_bounds import ShardBounds, group_of
 from coordinator.transactions import Settling
-from coordinator.vitals_codec import decode_now_ms
 
 
 class Shard(ShardBounds):
@@ -54,9 +53,6 @@ class Shard(ShardBounds):
             log: Requests in the order of their offsets. The requests that the step before has `deferred` come first.
             now_ms: The time for which the batch was planned, Unix milliseconds.
         """
-        if not self._clock.read_ms and self._groups.stored:  # a state of older code
-            read_ms = max(decode_now_ms(stored.vitals) for stored in self._groups.stored.values())
-            self._clock = replace(self._clock, read_ms=read_ms)
         self._clock, self._times = clock.tell(self._clock, log, now_ms, self._config.clock_slack_ms)
         self._budget, self._waiting, self.deferred = Budget(), set(), []
         outputs = self._read(log)

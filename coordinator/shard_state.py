@@ -96,8 +96,7 @@ class ShardState:
 
     @property
     def last_ms(self) -> int:
-        """The time of the last record that was read, as the log has it; 0 if the shard has read none, or if only older
-        code has read records."""
+        """The time of the last record that was read, as the log has it; 0 if the shard has read none."""
         return self._clock.last_ms
 
     @property

@@ -5,7 +5,7 @@ are at the end, and are left out while no policy has to act.
 """
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from coordinator.consumer_member import Pulse
 from coordinator.consumer_vitals import ConsumerVitals
@@ -31,8 +31,8 @@ class _Pulse(Struct, array_like=True):
     earliest_ms: int
     extended: bool
     back_ms: int
-    instances: dict[str, str] | None = None
-    publish_ms: int = NEVER_MS
+    instances: dict[str, str] | None
+    publish_ms: int
 
 
 class _SeatedPulse(_Pulse, array_like=True):
@@ -59,7 +59,7 @@ class _ConsumerPulse(Struct, array_like=True):
     earliest_ms: int
     back_ms: int
     publish_ms: int
-    asks: bool = False
+    asks: bool
 
 
 class _HeldConsumerPulse(_ConsumerPulse, array_like=True):
@@ -75,17 +75,8 @@ class _Phased(Struct, array_like=True):
     phase: Phase
 
 
-class _Timed(Struct, array_like=True):
-    """The beginning of a `_Pulse` up to its time; later fields are skipped."""
-
-    phase: Raw
-    generation_id: Raw
-    now_ms: int
-
-
 _pulse_decoder = msgspec.msgpack.Decoder(_SeatedPulse)
 _phased_decoder = msgspec.msgpack.Decoder(_Phased)
-_timed_decoder = msgspec.msgpack.Decoder(_Timed)
 _consumer_pulse_decoder = msgspec.msgpack.Decoder(_HeldConsumerPulse)
 
 
@@ -203,8 +194,3 @@ def decode_consumer_vitals(data: bytes, known: Roster) -> ConsumerVitals:
 def decode_phase(data: bytes) -> Phase:
     """Decode only the phase from the bytes that `encode_vitals` wrote."""
     return decode(_phased_decoder, data).phase
-
-
-def decode_now_ms(data: bytes) -> int:
-    """Decode only the group's time from the bytes that `encode_vitals` wrote."""
-    return decode(_timed_decoder, data).now_ms

@@ -34,7 +34,7 @@ class Living(Struct, array_like=True, frozen=True, tag=2):
 
     def stored(self) -> Stored:
         """Return the group in the form from which the codec decodes it."""
-        return Stored(0, 0, self.vitals, self.rest, None, self.is_consumer)
+        return Stored(0, 0, self.vitals, self.rest, "", self.is_consumer)
 
 
 Carried = Nothing | Tombstone | Living

@@ -109,7 +109,7 @@ def read(record: Incoming, parts: dict[int, bytes], drops_open_transactions: boo
     state = carrying.joined(parts)
     if len(state) != record.bytes or crc32c(state) != record.crc:
         return Refusal("damaged", "the size or the checksum of the state is wrong")
-    if record.codec > VERSION:
+    if record.codec != VERSION:
         return _codec_refusal(record.codec)
     try:
         carried = carrying.read(state)
@@ -146,7 +146,7 @@ def _not_home(kept: KeptMoves, group_id: str, *, home: bool) -> Refusal | None:
 
 
 def _codec_refusal(codec: int) -> Refusal:
-    return Refusal("codec", f"the target reads 1 to {VERSION}, this one is {codec}")
+    return Refusal("codec", f"the target reads {VERSION}, this one is {codec}")
 
 
 def _taken(kept: KeptMoves, group_id: str) -> Refusal | None:
@@ -265,7 +265,7 @@ def check(kept: KeptMoves, request: CheckAdoption, context: Context) -> Iterator
     """Reply with the reason for which a move of a name would be refused now."""
     refused: Refusal | None = None
     group_id, config = request.group_id, kept.config
-    if request.codec > VERSION:
+    if request.codec != VERSION:
         refused = _codec_refusal(request.codec)
     elif request.bytes > MOVE_PART_BYTES * MOVE_PARTS_MAX:
         refused = Refusal("unsound", f"a state of {request.bytes} bytes takes more than {MOVE_PARTS_MAX} parts")

@@ -78,8 +78,8 @@ class RebalanceCompleted(Event, frozen=True, kw_only=True, tag="rebalance_comple
     the group epoch `generation_id`: `joins_ms` is the time until the latest target assignment, `syncs_ms` the time
     after it, `protocol_name` is the assignor, and there is no leader.
 
-    `fencing_token` is the highest token of the group, and in a classic group that of all members; 0 from older
-    coordinators.
+    `fencing_token` is the highest token of the group, and in a classic group that of all members; 0 in a group that
+    Kafka's coordinator keeps.
 
     In a group that Kafka's coordinator keeps, `duration_ms` and `joins_ms` are null where the start is only inferred,
     and `syncs_ms` where the time of the assignments is not recorded. There, `estimate` has the duration since the last
@@ -144,7 +144,7 @@ class MemberExpired(MemberEvent, frozen=True, kw_only=True, tag="member_expired"
 class MemberFenced(MemberEvent, frozen=True, kw_only=True, tag="member_fenced"):
     """Another process has joined with a member's instance id: `replaced_by` replaces the old member id.
 
-    `fencing_token` is the new process's, above the old one's; 0 from older coordinators.
+    `fencing_token` is the new process's, above the old one's; 0 in a group that Kafka's coordinator keeps.
     """
 
     replaced_by: str

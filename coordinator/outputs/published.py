@@ -9,10 +9,10 @@ from coordinator.phases import Phase
 class GroupMember(Struct, frozen=True, kw_only=True):
     """A member in the group record. `assigned` is the decoded assignment, for the types `consumer` and `resources`.
 
-    `fencing_token` is the one that came with the assignment; 0 before the first one, and from older coordinators. Only
-    members of groups of the consumer protocol have the fields after it: `assigned` may be used, `revoking` has to be
-    given up, and `target` is the member's part of the target assignment. Its `state` is stable, unrevoked or
-    unreleased.
+    `fencing_token` is the one that came with the assignment; 0 before the first one, and in a group that Kafka's
+    coordinator keeps. Only members of groups of the consumer protocol have the fields after it: `assigned` may be used,
+    `revoking` has to be given up, and `target` is the member's part of the target assignment. Its `state` is stable,
+    unrevoked or unreleased.
 
     Only workers of Kafka Connect have `work`: all connectors and tasks that the worker runs. Their `assignment` may be
     only the change.

@@ -44,7 +44,7 @@ class JoinGroupAnswer(Answer, frozen=True, kw_only=True, tag="join_group"):
 class SyncGroupAnswer(Answer, frozen=True, kw_only=True, tag="sync_group"):
     """The member's assignment, byte for byte as the leader wrote it, and its fencing token.
 
-    The token is 0 in an error, and if the assignment is from before coordinators gave tokens.
+    The token is 0 in an error, and if the member was given no partition yet.
     """
 
     protocol_type: str | None = None

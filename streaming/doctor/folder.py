@@ -12,7 +12,7 @@ from streaming.kafka.brokers import listed
 from streaming.kafka.offsets import OffsetAsker
 from streaming.kafka.topics import ALTERED
 from streaming.query import identity
-from streaming.query.identity import PLAN_VERSION, Identity
+from streaming.query.identity import Identity
 from streaming.query.parts import REPLANNED, missing_parts
 from streaming.query.running import local_folder
 
@@ -70,10 +70,12 @@ def _identity(case: Case, file: Path) -> Iterator[Finding]:
         request_partitions=settings.request_partitions,
         shuffle_partitions=settings.shuffle_partitions,
         state_store=settings.state_store,
-        plan_version=PLAN_VERSION,
     )
-    if found.codec_version > VERSION:
-        yield wrong(f"A newer version has made {file.parent} (codec {found.codec_version}).", "Start that version.")
+    if found.codec_version != VERSION:
+        yield wrong(
+            f"{file.parent} has states of codec {found.codec_version}, and this version reads codec {VERSION}.",
+            "Start it with the version that wrote it.",
+        )
     if changed := identity.differences(found, wanted):
         yield wrong(
             f"{file.parent} belongs to another query: {'; '.join(changed)}.",

@@ -51,15 +51,9 @@ def register(spark: SparkSession, settings: Settings, peers: Collection[str] | N
 
 
 def register_files(spark: SparkSession, folder: Path) -> None:
-    """Register the tables over the files that `coordinator export` has written.
-
-    A column that a file of an earlier version does not have is null.
-    """
+    """Register the tables over the files that `coordinator export` has written."""
     for name in TABLES:
-        read = spark.read.parquet(str(folder / f"{name}.parquet"))
-        missing = [field for field in _schema(name) if field.name not in read.columns]
-        nulls = {field.name: F.lit(None).cast(field.dataType) for field in missing}
-        read.withColumns(nulls).createOrReplaceTempView(name)
+        spark.read.parquet(str(folder / f"{name}.parquet")).createOrReplaceTempView(name)
     _follow(spark)
 
 

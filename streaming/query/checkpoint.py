@@ -21,11 +21,12 @@ from typing import Any, NamedTuple
 import msgspec
 from pyspark.sql import SparkSession
 
+from coordinator.codec import VERSION
 from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch
 from streaming.kafka.topics import ALTERED
 from streaming.query import checkpoint_files, stores
-from streaming.query.identity import FILE, PLAN_VERSION, Identity, decoded, differences
+from streaming.query.identity import FILE, OTHER_CODEC, Identity, decoded, differences
 from streaming.query.parts import REPLANNED
 from streaming.query.running import local_folder
 
@@ -42,7 +43,8 @@ def claim(
         find_floor: Returns the `fencing_token_floor`; called only for a new checkpoint.
 
     Raises:
-        CheckpointMismatch: The identity does not fit; the sentence names all differences.
+        CheckpointMismatch: The identity is of a version with another codec, or does not fit; the sentence names all
+            differences.
     """
     path = _identity_file(settings.checkpoint)
     wanted = Identity(
@@ -51,7 +53,6 @@ def claim(
         request_partitions=settings.request_partitions,
         shuffle_partitions=settings.shuffle_partitions,
         state_store=settings.state_store,
-        plan_version=PLAN_VERSION,
     )
     found = read_identity(spark, settings.checkpoint)
     if found is None:
@@ -63,6 +64,8 @@ def claim(
         wanted = msgspec.structs.replace(wanted, fencing_token_floor=find_floor())
         write_file(spark, path, msgspec.json.encode(wanted.sealed))
         return wanted
+    if found.codec_version != VERSION:
+        raise CheckpointMismatch(OTHER_CODEC.format(checkpoint=settings.checkpoint, codec=found.codec_version))
     if changed := differences(found, wanted):
         raise CheckpointMismatch(
             f"The checkpoint {settings.checkpoint} belongs to another query: {'; '.join(changed)}. "

@@ -35,13 +35,13 @@ class LastRecord(NamedTuple):
 
 
 def last_record(next_offset: int | None, last_ms: int) -> LastRecord | None:
-    """Return the last record that a shard has read, from its state; None if the state does not hold it.
+    """Return the last record that a shard has read, from its state; None if it has read none.
 
     Args:
-        next_offset: The offset after that record; None if the state does not hold it.
-        last_ms: The time of the record; 0 if the state does not hold it.
+        next_offset: The offset after that record; None if there is none.
+        last_ms: The time of the record.
     """
-    return LastRecord(next_offset - 1, last_ms) if next_offset and last_ms else None
+    return None if next_offset is None else LastRecord(next_offset - 1, last_ms)
 
 
 def check_last_record(shard: int, read: LastRecord | None, in_the_log: Mapping[int, LastRecord]) -> None:
@@ -78,7 +78,7 @@ def follow(shard: int, rows: list[Row], expected: int | None) -> Followed:
 
     Args:
         rows: The records in the order of their offsets.
-        expected: The first record's offset, from the state; None if the state does not hold one.
+        expected: The first record's offset, from the state; None if the shard has read no record.
     """
     if expected is not None and [row[0] for row in rows] == list(range(expected, expected + len(rows))):
         return Followed(rows, [], expected + len(rows))

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from streaming.config.settings import Settings
 from streaming.errors import Exit, StoreUnavailable, UserError
 from streaming.kafka.topics import ALTERED, MESSAGE_BYTES_MAX
+from streaming.query.identity import OTHER_CODEC
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +121,8 @@ OF_STORES: Causes = [
 CAUSES: Causes = [
     # a pattern in Spark's report, the exit code (another start can help, or only a person can), and the message to the
     # user
+    (r"CorruptState: state of codec version (?P<codec>\d+)", _PERSON,
+     OTHER_CODEC),
     (r"CorruptState: (?P<why>[^\n]*)", _PERSON,
      _damaged("{why}")),
     (r"ChecksumException: (?P<why>[^\n]*)", _PERSON,

@@ -35,7 +35,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     shuffle_partitions: int
     state_store: str
     codec_version: int = VERSION
-    plan_version: int = 1
+    plan_version: int = PLAN_VERSION
     fencing_token_floor: int = 0
     checksum: str = ""
 
@@ -58,7 +58,7 @@ def decoded(written: bytes, path: str) -> Identity:
         found = msgspec.json.decode(written, type=Identity)
     except msgspec.MsgspecError as error:
         raise not_an_identity(written, path, error) from None
-    if found.checksum and found.checksum != checksum_of(msgspec.json.decode(written)):
+    if found.checksum != checksum_of(msgspec.json.decode(written)):
         raise CheckpointMismatch(f"{path} cannot be read (it fails its checksum): restore it from a back-up.")
     return found
 
@@ -77,6 +77,13 @@ def not_an_identity(written: bytes, path: str, error: Exception) -> CheckpointMi
         return CheckpointMismatch(f"{path} is that of `coordinator run`: start with another observe_checkpoint.")
     return CheckpointMismatch(f"{path} cannot be read ({error}): restore it from a back-up.")
 
+
+OTHER_CODEC = (
+    f"The checkpoint {{checkpoint}} has states of codec {{codec}}, and this version reads codec {VERSION}: start it"
+    " with the version that wrote it, or export its groups with that version (`coordinator checkpoint export`), and"
+    " import the file with a version that reads it."
+)
+"""The sentence about the checkpoint of a version whose states cannot be read here."""
 
 FIXED = ("request_partitions", "shuffle_partitions", "state_store", "plan_version")
 

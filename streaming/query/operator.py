@@ -63,7 +63,7 @@ class Held(NamedTuple):
 
     Args:
         shard: The shard as bytes; None for a shard without data.
-        next_offset: The offset of the first record that was not read; None if older code did not write it.
+        next_offset: The offset of the first record that was not read; None before the first record.
         deferred: Earlier records that were not handled yet, in the order of their offsets.
     """
 
@@ -184,15 +184,13 @@ def packed(held: Held) -> str:
     deferred requests, if any.
     """
     shard = pybase64.b64encode_as_string(held.shard or b"")
-    if held.next_offset is None:
-        return shard
     if not held.deferred:
         return f"{held.next_offset} {shard}"
     return f"{held.next_offset} {shard} {pybase64.b64encode_as_string(_encode_rows(held.deferred))}"
 
 
 def unpacked(stored: str) -> Held:
-    """Read the text that `packed` has written, or the text of older code, which has only the shard.
+    """Read the text that `packed` has written.
 
     Raises:
         CorruptState: The text cannot be trusted.
@@ -200,8 +198,6 @@ def unpacked(stored: str) -> Held:
     parts = stored.split(" ")
     try:
         match parts:
-            case [shard]:
-                return Held(pybase64.b64decode(shard, validate=True) or None)
             case [offset, shard]:
                 return Held(pybase64.b64decode(shard, validate=True) or None, int(offset))
             case [offset, shard, rows]:

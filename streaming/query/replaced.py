@@ -9,9 +9,8 @@ the last handled record shows each such case:
                                                time of the handled record, and this check reads that of the log's record
     its offset has expired, or has no record   nothing was replaced
 
-Two other cases are recognized by time: a batch that is planned and not finished, and a state of older code, which holds
-no time. A record before the end of a plan, with a time that is later than the plan by more than `MARGIN_MS` and the
-clock slack, is not the record that was planned.
+One other case is recognized by time: a batch that is planned and not finished. A record before the end of a plan, with
+a time that is later than the plan by more than `MARGIN_MS` and the clock slack, is not the record that was planned.
 
 `log_watch` does the same while the query runs. What it finds is noted in the checkpoint, because the shard may have
 handled later records by then, and these are in the log.

@@ -78,8 +78,7 @@ def alone(checkpoint: str) -> Iterator[bool]:
 def stopped(checkpoint: str) -> Iterator[bool]:
     """Prevent coordinators from starting on a checkpoint while a command reads it, and write nothing.
 
-    Yield False if the folder is not on this machine. A folder without the mark, such as a back-up of an older version,
-    cannot be locked.
+    Yield False if the folder is not on this machine. A folder without the mark, such as a back-up, cannot be locked.
 
     Raises:
         InUse: A coordinator runs on the checkpoint, or the mark cannot be read.

@@ -102,14 +102,14 @@ class Following:
         self.groups: dict[str, GroupStays] = {}
         self.newest_ms = -math.inf
 
-    def take(self, read: Record, version: int | None, at_ms: int | None, record: Any) -> None:
+    def take(self, read: Record, version: int | None, at_ms: int, record: Any) -> None:
         """Add the next event, or the next record of the groups topic that is newer than all earlier ones of its key.
 
         Args:
             at_ms: The time of the record, by its group's own time.
         """
         self.newest_ms = max(self.newest_ms, record.timestamp)
-        if read.group_id is None or version is None or at_ms is None or not self._custody.is_followed(read.group_id):
+        if read.group_id is None or version is None or not self._custody.is_followed(read.group_id):
             return
         group = self.groups.setdefault(read.group_id, GroupStays(self._is_cut))
         at = Written(version, at_ms, record.timestamp, f"{record.topic}-{record.partition}@{record.offset}")

@@ -99,20 +99,12 @@ class Published:
             self._following.take(read, version, _own_ms(read), record)
         if version is None:
             return
-        doubtful = group.places[topic].doubtful
         if self._is_known(hash((topic, record.key, record.value, version, _own_ms(read)))):
-            if isinstance(read, Tombstone) and read.at_ms is None:
-                doubtful.append((read, record))
-            else:
-                doubtful.clear()
             return
-        yield from self._resolve(group, topic)
         yield from self._findings(group, topic, read, version, record)
 
     def end(self, at_ms: float) -> Iterator[Finding]:
         """Judge the rest, as far as it was written by `at_ms`. Later records may be incomplete."""
-        for group in self.groups.values():
-            yield from self._resolve(group, GROUPS)
         missing = list(self._missing_at_the_end(at_ms))
         found = (*(held.finding for held in self._held), *missing)
         lacking = {finding.group_id for finding in found if finding.kind is Kind.MISSING}
@@ -168,14 +160,6 @@ class Published:
             del self._recent[next(iter(self._recent))]
         return False
 
-    def _resolve(self, group: Watched, topic: int) -> Iterator[Finding]:
-        """Judge the doubtful tombstones that no repeat has followed: they belong to a later life."""
-        place = group.places[topic]
-        doubtful, place.doubtful = place.doubtful, []
-        for read, record in doubtful:
-            if place.ended_ms is None and (read.version or 0) > place.version:
-                yield from self._findings(group, topic, read, read.version or 0, record)
-
     # -- one record ----------------------------------------------------------------------------------------------------
 
     def _findings(self, group: Watched, topic: int, read: Record, version: int, record: Any) -> Iterator[Finding]:
@@ -189,12 +173,9 @@ class Published:
 
     def _judge(self, group: Watched, topic: int, read: Record, version: int, at_ms: int) -> Iterator[Wrong]:
         place = group.places[topic]
-        is_undated = isinstance(read, Tombstone) and read.at_ms is None
-        if is_undated and version <= place.version and self._removed[topic]:
-            return  # it may be a repeat of a record that is gone
-        self._find_life(group, topic, read, at_ms)
+        self._find_life(group, topic, read)
         if version <= place.version:
-            is_later = (_own_ms(read) or 0) > place.latest_ms
+            is_later = _own_ms(read) > place.latest_ms
             if is_later and self._removed[topic] > place.removed:  # the record that ended the group is gone
                 group.pass_over_an_end(topic)
             elif not is_later and (self._removed[topic] or version < place.first):
@@ -208,7 +189,7 @@ class Published:
                 return
         place.first = place.first if place.version else version
         place.version, place.removed = version, self._removed[topic]
-        place.latest_ms = max(place.latest_ms, _own_ms(read) or 0)
+        place.latest_ms = max(place.latest_ms, _own_ms(read))
         if not group.is_blurred:
             yield from self._number(group, topic, read, version, at_ms)
             if not self._is_observed and not _is_written_again(group.latest, read):
@@ -231,14 +212,12 @@ class Published:
             group.lives[number].begin_after(read.version_before)
         yield from _all_missing(group.lives[number].take(topic, version, at_ms, self._holes))
 
-    def _find_life(self, group: Watched, topic: int, read: Record, at_ms: int) -> None:
+    def _find_life(self, group: Watched, topic: int, read: Record) -> None:
         """Advance to the next life after an end, even if only the other topic still shows that end."""
         place, own_ms = group.places[topic], _own_ms(read)
         if place.ended_ms is not None:
-            is_remembered = (own_ms or at_ms) < place.ended_ms + REMEMBERED_MS
+            is_remembered = own_ms < place.ended_ms + REMEMBERED_MS
             place.begin_anew(is_remembered=is_remembered and self._ended[topic] - place.ended_as < REMOVED_GROUPS_MAX)
-        if own_ms is None:
-            return
         if topic == GROUPS:
             while group.deleted_ms.get(place.life, math.inf) < own_ms:
                 group.pass_over_an_end(topic)
@@ -294,8 +273,8 @@ def _decode(topic: int, record: Any) -> tuple[Record, int | None]:
     return read, read.version
 
 
-def _own_ms(read: Record) -> int | None:
-    """Return a record's time, by its group's own time; None for tombstones of older coordinators."""
+def _own_ms(read: Record) -> int:
+    """Return a record's time, by its group's own time."""
     match read:
         case GroupRecord():
             return read.since_ms
@@ -309,8 +288,8 @@ def _own_ms(read: Record) -> int | None:
 def _note_late(group: Watched, read: Record, record: Any) -> bool:
     """Note the order of a record. Return whether it is newer than all earlier ones of its key."""
     is_newest = False
-    if isinstance(read, GroupRecord | OffsetRecord | Tombstone) and (order := order_of(read)) is not None:
-        is_newest = group.standing.take(record.key, order)
+    if isinstance(read, GroupRecord | OffsetRecord | Tombstone):
+        is_newest = group.standing.take(record.key, order_of(read))
         group.late = {key: place for key, place in group.late.items() if key in group.standing.late}
         if record.key in group.standing.late:
             group.late[record.key] = _where(record), record.timestamp

@@ -1,7 +1,7 @@
 """A group's fencing tokens over all of its lives, from its events and its group records.
 
 A group that was removed and created again counts versions from 1 again and, after a day, generations too. Tokens never
-decrease. Records of older coordinators have no tokens and are not judged.
+decrease.
 """
 
 from collections.abc import Iterator, Mapping

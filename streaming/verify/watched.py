@@ -1,6 +1,6 @@
 """What was read of one group so far: its position in both topics, its lives, and the findings that wait for the end."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct, field
 
@@ -11,7 +11,6 @@ from streaming.verify.offsets import Committed
 from streaming.verify.owners import Owners
 from streaming.verify.tokens import Tokens
 from streaming.verify.version_audit import VersionAudit
-from streaming.wire.records import Tombstone
 from streaming.wire.standing import Standing
 
 
@@ -25,7 +24,6 @@ class ReadPosition(Struct):
         removed: How many records were gone from the partition before the group's latest record.
         latest_ms: The group's own time of its latest record.
         ended_ms: When the life ended, if it has; `ended_as` is how many groups had ended by then.
-        doubtful: Tombstones that look like repeats but may belong to another life: their bytes are the same.
     """
 
     life: int = 0
@@ -36,7 +34,6 @@ class ReadPosition(Struct):
     generation_id: int = -1
     ended_ms: int | None = None
     ended_as: int = 0
-    doubtful: list[tuple[Tombstone, Any]] = field(default_factory=list)
 
     def begin_anew(self, *, is_remembered: bool) -> None:
         self.life, self.version, self.ended_ms = self.life + 1, 0, None

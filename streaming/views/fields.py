@@ -1,4 +1,4 @@
-"""Fields of group records that older coordinators, or groups of the other protocol, do not have."""
+"""Fields of group records that groups of the other protocol do not have."""
 
 from collections.abc import Iterator
 from typing import TypeVar

@@ -117,7 +117,7 @@ class Views(Struct):
             return None
         if raw.topic == "events" and raw.partition in self.from_ms:
             self.from_ms[raw.partition] = min(raw.timestamp_ms, self.from_ms[raw.partition])
-        if told.group_id is None or (told.version is None and not _is_uncounted(told)):
+        if told.group_id is None or (told.version is None and not isinstance(told, Tombstone)):
             self._note_shard(told, raw)
             return told
         if self.only is not None and told.group_id not in self.only:
@@ -135,8 +135,7 @@ class Views(Struct):
             return True
         match told:
             case Tombstone():
-                is_new = versions.take(GROUPS, version, told.at_ms, now_ms, is_live=is_live)
-                return is_new or told.at_ms is None  # one without a time is folded again: it may be of a later life
+                return versions.take(GROUPS, version, told.at_ms, now_ms, is_live=is_live)
             case GroupRecord():
                 return versions.take(GROUPS, version, told.since_ms, now_ms, is_live=is_live)
             case OffsetRecord():
@@ -222,8 +221,6 @@ class Views(Struct):
         While the views are live, a repeat for a key without a stored record belongs to a key that has ended since.
         """
         order, stands = order_of(told), group.stands(told)
-        if order is None:
-            return False
         return order < stands if stands else self.is_live and not is_new
 
     def _keep(self, group: GroupView, event: AnyEvent) -> None:
@@ -285,8 +282,3 @@ def _decode(raw: Raw) -> PublishedRecord:
 
 def _number(header: int | bytes | None) -> int | None:
     return None if header is None else int(header)
-
-
-def _is_uncounted(told: PublishedRecord) -> bool:
-    """Return whether the record is a further tombstone of a key whose group is deleted, so that it has no version."""
-    return isinstance(told, Tombstone) and told.version is None and told.at_ms is not None

@@ -291,8 +291,7 @@ class GroupView(Struct):
 
     def end(self, told: Tombstone) -> None:
         """Store the order of a tombstone, so that an older record of its key is recognized."""
-        if (order := order_of(told)) is not None:
-            self.ended[f"{told.topic}:{told.partition}"] = order
+        self.ended[f"{told.topic}:{told.partition}"] = order_of(told)
 
     def since(self, at_ms: int, kind: Any = None) -> Iterator[AnyEvent]:
         """Yield the events from a time on, of one kind or of all kinds."""

@@ -55,7 +55,7 @@ class MemberRow(Struct, kw_only=True):
         partitions: How many partitions it owns, the ones that it has to give up included.
         assigned: The assigned partitions by topic; null if the assignment is not in Kafka's own format.
         fencing_token: The token that the member shows for its assignment; null without one.
-        protocol: `classic` or `consumer`; null in a record of an older coordinator.
+        protocol: `classic` or `consumer`.
         member_epoch: The epoch that the member has reached; -2 for a static member that is away.
         state: `stable`; `unrevoked`: it has to give up `revoking`; `unreleased`: it waits for the rest of `target`;
             `away`: a static member that went away for a while.

@@ -35,13 +35,10 @@ class _Life(Struct):
     Args:
         settled: `_UNKNOWN` before the first version, if earlier ones do not count as missing.
         beyond: Higher versions, with the times at which they were read.
-        doubtful: The tombstones of an older coordinator among `beyond`: they have no time, and may repeat tombstones
-            of the life before.
     """
 
     settled: int = 0
     beyond: dict[int, int] = field(default_factory=dict)
-    doubtful: list[int] = field(default_factory=list)
 
     def take(self, version: int, now_ms: int) -> None:
         if self.settled == _UNKNOWN or (version == self.settled + 1 and not self.beyond):
@@ -53,16 +50,6 @@ class _Life(Struct):
     def begin_after(self, version: int) -> None:
         self.settled = max(self.settled, version)
         self.beyond = {each: read_ms for each, read_ms in self.beyond.items() if each > self.settled}
-
-    def take_doubtful(self, version: int, now_ms: int) -> None:
-        self.take(version, now_ms)
-        if version in self.beyond:
-            self.doubtful.append(version)
-
-    def forget_doubtful(self) -> None:
-        for version in self.doubtful:
-            self.beyond.pop(version, None)
-        self.doubtful = []
 
     def give_up(self, until_ms: float) -> Iterator[range]:
         while self.beyond and (min(self.beyond.values()) <= until_ms or len(self.beyond) > BEYOND_MAX):
@@ -82,7 +69,6 @@ class _Topic(Struct):
     """The position in one topic: the life, its beginning, and the last version and time in it.
 
     Args:
-        undated: The highest version of a tombstone of this life without a time.
         at_latest: The versions that have come with the time `latest_ms`.
         began_ms: The beginning of the life or an earlier time, but after all read records of the life before.
         at_beginning: The versions of the life before with the time at which this one began.
@@ -92,7 +78,6 @@ class _Topic(Struct):
     life: int = 0
     began_ms: int = 0
     highest: int = 0
-    undated: int = 0
     latest_ms: int = 0
     at_latest: list[int] = field(default_factory=list)
     at_beginning: list[int] = field(default_factory=list)
@@ -120,7 +105,6 @@ class _Topic(Struct):
             # the first records of the life may be missing, and may come again with higher versions
             began_ms = min(at_ms, self.latest_ms + 1)
             self.life, self.began_ms, self.at_latest, self.ended_ms = self.life + 1, began_ms, [], None
-            self.undated = 0
         self.highest = version
         if at_ms > self.latest_ms:
             self.latest_ms, self.at_latest = at_ms, []
@@ -163,7 +147,7 @@ class VersionFollower(Struct):
         self,
         topic: int,
         version: int,
-        at_ms: int | None,
+        at_ms: int,
         now_ms: int,
         *,
         is_live: bool,
@@ -174,18 +158,14 @@ class VersionFollower(Struct):
 
         Args:
             topic: `GROUPS` or `EVENTS`.
-            at_ms: The group's time in the record; None for a tombstone without a time.
+            at_ms: The group's time in the record.
             now_ms: The reader's time, from any monotonic clock.
             is_live: The record came after those that existed when the reading began.
             ends_life: The record is the topic's last one of the group.
             begins_after: The last version that another coordinator has published, if the group has come from there.
         """
         place = self.topics[topic]
-        if at_ms is None:
-            return self._take_undated(place, version, now_ms, is_live=is_live)
         if place.has_seen(version, at_ms):
-            if topic == GROUPS:
-                self._life(place).forget_doubtful()
             return False
         self._go_on(topic, version, at_ms)
         place.ended_ms = at_ms if ends_life else place.ended_ms
@@ -205,13 +185,6 @@ class VersionFollower(Struct):
         if place.life != before:
             behind = min(each.life for each in self.topics)
             self.lives = {number: life for number, life in self.lives.items() if number >= behind}
-
-    def _take_undated(self, place: _Topic, version: int, now_ms: int, *, is_live: bool) -> bool:
-        is_new = version > max(place.highest, place.undated)
-        place.undated = max(place.undated, version)
-        if is_live:
-            self._life(place).take_doubtful(version, now_ms)
-        return is_new
 
     def _align(self, place: _Topic, other: _Topic, before_ms: int, *, is_first: bool) -> None:
         """Set the life of a topic that was not read from its beginning, by the topic's time.

@@ -178,7 +178,7 @@ class ExportFile:
     """An open file of exported groups.
 
     Raises:
-        BadExport: The file cannot be read, or is no export, or was written by a newer version. Each method can raise
+        BadExport: The file cannot be read, or is no export, or was written by another version. Each method can raise
             it.
     """
 
@@ -239,8 +239,8 @@ class ExportFile:
             told = _Version("", 0)
         if told.format != FORMAT:
             raise BadExport(f"{self._path} is no export of groups: name a file of `coordinator checkpoint export`.")
-        if told.version > VERSION:
-            raise self._newer(f"format {told.version}; this version reads 1 to {VERSION}")
+        if told.version != VERSION:
+            raise self._of_another_version(f"format {told.version}; this version reads format {VERSION}")
         try:
             return msgspec.json.decode(written, type=Head)
         except (ValueError, RecursionError) as error:
@@ -263,8 +263,8 @@ class ExportFile:
             line = msgspec.json.decode(written, type=Line)
         except (ValueError, RecursionError) as error:
             raise self._changed(number, str(error)) from None
-        if line.codec > codec.VERSION:
-            raise self._newer(f"codec {line.codec}; this version reads 1 to {codec.VERSION}")
+        if line.codec != codec.VERSION:
+            raise self._of_another_version(f"codec {line.codec}; this version reads codec {codec.VERSION}")
         return line
 
     def _changed(self, number: int, why: str) -> BadExport:
@@ -273,7 +273,7 @@ class ExportFile:
             " copy the file again, or export the groups again."
         )
 
-    def _newer(self, what: str) -> BadExport:
+    def _of_another_version(self, what: str) -> BadExport:
         return BadExport(f"{self._path} was written with {what}: import it with the version that wrote it.")
 
 

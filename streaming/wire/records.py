@@ -72,18 +72,24 @@ class Tombstone(msgspec.Struct, frozen=True):
 
     Args:
         version: None if the group no longer existed, so that no version was counted.
-        at_ms: The group's time; None if an older coordinator wrote the record.
+        at_ms: The group's time.
     """
 
     group_id: str
     topic: str | None
     partition: int | None
     version: int | None
-    at_ms: int | None = None
+    at_ms: int
 
     @classmethod
-    def of(cls, key: GroupKey | OffsetKey, version: int | None, at_ms: int | None = None) -> Self:
-        """Return the tombstone of a key. Version and time are from the record's headers."""
+    def of(cls, key: GroupKey | OffsetKey, version: int | None, at_ms: int | None) -> Self:
+        """Return the tombstone of a key. Version and time are from the record's headers.
+
+        Raises:
+            ValueError: It has no time, so a coordinator has not written it.
+        """
+        if at_ms is None:
+            raise ValueError(f"a tombstone has no header {AT_MS}")
         _, group_id, *which = key
         topic, partition = which or (None, None)
         return cls(str(group_id), topic, partition, version, at_ms)  # type: ignore[arg-type]

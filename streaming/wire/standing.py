@@ -28,14 +28,14 @@ class Order(NamedTuple):
     version: int
 
 
-def order_of(record: GroupRecord | OffsetRecord | Tombstone) -> Order | None:
-    """Return a record's order; None for a tombstone of an older coordinator, which has no time."""
+def order_of(record: GroupRecord | OffsetRecord | Tombstone) -> Order:
+    """Return a record's order."""
     match record:
         case GroupRecord():
             return Order(record.since_ms, record.version)
         case OffsetRecord():
             return Order(record.commit_timestamp_ms, record.version)
-    return None if record.at_ms is None else Order(record.at_ms, record.version or 0)
+    return Order(record.at_ms, record.version or 0)
 
 
 class _Dated(Struct):

@@ -1,6 +1,5 @@
 """Fencing tokens, by which a store outside Kafka distinguishes owners, over restarts, tombstones and years."""
 
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -150,18 +149,6 @@ def test_a_floor_ahead_of_time_holds_for_a_forgotten_group():
     s.leave("bo").until(NOW_MS + ahead_ms + DAY_MS).is_gone()
     assert store.takes(alone(s, "cy"))
     assert store.highest == s.now_ms * 1_000
-
-
-def test_tokens_after_a_state_without_tokens_are_above_all_generations():
-    """Codec 4: members have no token yet, and get none; the next token is the present time."""
-    s = Scenario()
-    s.group_id, state = "g", (Path(__file__).with_name("states") / "codec-4.bin").read_bytes()
-    shard = s.new_shard(state)
-    groups = [shard.group(group_id) for group_id in shard.group_ids]
-    assert {group.token for group in groups} == {0}
-    assert {member.fencing_token for group in groups for member in group.members.values()} == {0}
-    assert s.new_shard(shard.to_bytes()).to_bytes() == shard.to_bytes()
-    assert groups[0].next_token(NOW_MS, 0) == NOW_MS * 1_000 > 2**31
 
 
 # -- ten years ---------------------------------------------------------------------------------------------------------

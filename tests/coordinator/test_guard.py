@@ -1,6 +1,5 @@
 """Access checks: refused requests, what they leave unchanged, and rules that arrive in the log (promises.md 6)."""
 
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -382,16 +381,6 @@ def test_a_client_can_read_its_own_rights():
 
 
 # -- state and replay --------------------------------------------------------------------------------------------------
-
-
-def test_the_third_version_is_still_read():
-    """I18: the third version of the codec had no rules."""
-    state = Scenario.stable("a").shard.to_bytes()
-    kept = codec.decode_shard(state)
-    body = msgspec.msgpack.encode([kept.groups, kept.removed_groups])
-    third = b"\x03" + zlib.crc32(body, zlib.crc32(b"\x03")).to_bytes(4, "big") + body
-    assert codec.decode_shard(third) == kept
-    assert Scenario().new_shard(third).to_bytes() == state
 
 
 def test_a_thousand_rules_take_little_space():

@@ -124,7 +124,9 @@ def test_counts_beyond_the_data_take_no_memory(announced: bytes, rest: bytes):
 def test_a_bomb_without_its_checksum_is_never_decompressed(state: bytes):
     """The rest of a group has 64 MiB of zeros in 64 KB."""
     stored = codec.decode_shard(state).groups["g"]
-    bomb = codec.encode_shard(codec.Kept({"g": codec.Stored(0, 1, stored.vitals, zlib.compress(bytes(64 * MIB), 9))}))
+    bomb = codec.encode_shard(
+        codec.Kept({"g": codec.Stored(0, 1, stored.vitals, zlib.compress(bytes(64 * MIB), 9), "", False)})
+    )
     flipped = bomb[:-1] + bytes([bomb[-1] ^ 1])
     with within(1, 2), pytest.raises(CorruptState):
         read_all(flipped)

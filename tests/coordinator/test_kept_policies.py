@@ -149,8 +149,8 @@ def test_settings_have_the_entry_in_force():
     assert KeptPolicies(CONFIG, b"").config_of("billing-eu") is CONFIG
 
 
-def test_a_state_without_policies_has_the_bytes_of_the_version_before():
-    """policies.md P8: only the version's number differs."""
+def test_a_state_without_policies_has_no_byte_for_them():
+    """policies.md P8: nor for moves and open transactions."""
     state = Scenario.stable("a", "b").shard.to_bytes()
     values = msgspec.structs.astuple(codec.decode_shard(state))
     assert state[5:] == msgspec.msgpack.encode(values[:8])

@@ -27,7 +27,6 @@ LONGER_FUNCTIONS = {
     "tests/system/test_operations.py test_from_a_start_to_a_damaged_state",
     "tests/system/test_refused_writes.py test_batch_that_cannot_be_written_has_no_effect_and_is_repeated",
     "tests/system/test_replan.py cut_smaller",
-    "tests/system/test_upgrade.py test_checkpoint_of_an_earlier_codec_is_continued_with_its_members",
 }
 
 

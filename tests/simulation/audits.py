@@ -25,8 +25,6 @@ ByGroup = dict[str | None, list[Output]]
 
 def one_life(script: Script, judge: Judge) -> None:
     """I18, I21: check that a shard that runs through all batches without being stored gives the same outputs."""
-    if not _has_right_clocks(script) and any(batch.codec for _, batch in script.batches()):
-        return  # an older version does not store the state of the clocks, which changes the outputs if a clock is wrong
     living = judge.shard(None)
     for (records, batch), outputs in zip(script.batches(), judge.outputs, strict=False):
         if living.step([*living.deferred, *records], batch.now_ms) != outputs:
@@ -35,12 +33,8 @@ def one_life(script: Script, judge: Judge) -> None:
         raise Broken("OneLife", "storing and loading the state changes the state")
 
 
-def _has_right_clocks(script: Script) -> bool:
-    return not script.written_ms and all(batch.true_ms is None for _, batch in script.batches())
-
-
 def _kept(shard: Shard) -> tuple[dict[str, Group | ConsumerGroup | None], dict[str, RemovedGroup]]:
-    """Return a shard's data, in whatever version its unchanged groups are written."""
+    """Return a shard's groups, and the ends of removed groups."""
     groups = {group_id: shard.group(group_id) or shard.consumer_group(group_id) for group_id in shard.group_ids}
     return groups, codec.decode_shard(shard.to_bytes()).removed_groups
 
@@ -65,7 +59,7 @@ def cut(size: int, script: Script, judge: Judge) -> None:
 
 def each_alone(script: Script, judge: Judge) -> None:
     """I19: check that each group has the same outputs when the other groups send no request."""
-    if not _has_right_clocks(script):
+    if script.written_ms or any(batch.true_ms is not None for _, batch in script.batches()):
         return  # a shard without groups forgets the state of its clocks, which changes the outputs if a clock is wrong
     for group_id, heard in _by_group(script, _said(judge)).items():
         if group_id is None:
@@ -84,8 +78,6 @@ def each_alone(script: Script, judge: Judge) -> None:
 
 def long_path(script: Script, judge: Judge) -> None:
     """10.3: check that plain heartbeats of the consumer protocol give the same outputs on the path of all others."""
-    if not _has_right_clocks(script) and any(batch.codec for _, batch in script.batches()):
-        return  # as in `one_life`
     living = judge.shard(None)
     with long_paths():
         for (records, batch), outputs in zip(script.batches(), judge.outputs, strict=False):
@@ -101,8 +93,8 @@ def policies_elsewhere(script: Script, judge: Judge) -> None:
     batches = list(script.batches())
     log = [record for records, _ in batches for record in records]
     has_policies = any(isinstance(record.request, SetPolicies) for record in log)
-    if has_policies or not log or (not _has_right_clocks(script) and any(batch.codec for _, batch in batches)):
-        return  # for the clocks, see `one_life`
+    if has_policies or not log:
+        return
     policy = Policy(name="no group's", succession=Succession(), settle=Settle(), quarantine=Quarantine())
     request = SetPolicies(request_id="", reply_to="nobody", made_ms=1, policies=(policy,))
     at_ms = min(log[0].at_ms, next(batch.now_ms for records, batch in batches if records))  # not ahead of the driver

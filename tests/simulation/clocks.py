@@ -17,7 +17,7 @@ class Clocks:
     """The times that the clocks of a simulation show."""
 
     def __init__(self, chance: Random) -> None:
-        self.chance, self.were_right = chance, True
+        self.chance = chance
         self._driver_until_ms = self._driver_by_ms = 0
         self._log_until_ms = self._log_by_ms = 0
         self._log_for_good_ms = 0
@@ -25,7 +25,6 @@ class Clocks:
 
     def befall(self, fault: str, now_ms: int) -> None:
         """Make a clock wrong."""
-        self.were_right = False
         match fault:
             case "clock jumps":
                 self._driver_until_ms = now_ms + self.chance.randrange(ASTRAY_MS_MAX)

@@ -21,7 +21,6 @@ HIGHEST: dict[str, dict[str, float]] = {
     "batch": {
         "is killed": 0.3,
         "begins with a damaged state": 0.1,
-        "begins with a state of an older version": 0.2,
         "is left short": 0.4,  # some records wait for the next batch
         "is written again late": 0.1,  # by a writer that was paused, behind later batches
     },

@@ -6,14 +6,13 @@ F9). Before batch N+1 everything but the bytes is dropped (I18, I21; F6). A step
 whose bytes have changed; the other groups are as in earlier steps.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 import msgspec
 
 from coordinator import codec
-from coordinator.clock import Clock
-from coordinator.codec import Kept, Rosters, Stored
+from coordinator.codec import Kept, Rosters
 from coordinator.config import Config
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.errors import CorruptState
@@ -80,16 +79,10 @@ class Judge:
         """
         if batch.damaged is not None and self.state is not None:
             self._refuse(damaged(self.state, batch.damaged))
-        older = self.state if batch.codec is None else written_as(batch.codec, self.kept, self.state)
         log = [*self.deferred, *records]
-        attempts = [self._attempt(older, log, batch.now_ms) for _ in batch.killed]
-        stored = self.state if batch.is_upgraded else older
-        attempts.append(self._attempt(stored, log, batch.now_ms))
+        attempts = [self._attempt(self.state, log, batch.now_ms) for _ in range(len(batch.killed) + 1)]
         outputs, state, self.deferred = attempts[-1]
-        same = (
-            1 if batch.is_upgraded else len(attempts[-1])
-        )  # unchanged groups stay in the version in which they were written
-        if any(attempt[:same] != attempts[-1][:same] for attempt in attempts):
+        if any(attempt != attempts[-1] for attempt in attempts):
             raise Broken("EqualBytes", "a killed attempt gave other outputs or another state than the last attempt")
         self.requests += len(records)
         self._digest.update(_encode(outputs))
@@ -172,54 +165,7 @@ def replayed(script: Script) -> Judge:
     return judge
 
 
-# -- states of older versions and damaged states -----------------------------------------------------------------------
-
-
 def damaged(state: bytes, place: int) -> bytes:
     """Return a state with one bit flipped, `place` thousandths into it."""
     at = min(len(state) * place // 1_000, len(state) - 1)
     return b"%b%c%b" % (state[:at], state[at] ^ 1, state[at + 1 :])
-
-
-def written_as(version: int, kept: Kept, state: bytes | None) -> bytes | None:
-    """Return a state as an older version of the codec wrote it. The first version could not store forgotten groups.
-
-    The clock of the fifth version stays: code before it had other times, with which the checkers would fail. No version
-    in `OLDER` before the sixth could store groups of the consumer protocol, or the places of transactions, and none
-    could store policies.
-    """
-    if state is None or version not in OLDER or any(stored.is_consumer for stored in kept.groups.values()):
-        return state
-    if kept.pending or kept.transactions_topic_id or kept.policies:
-        return state
-    if version == 1 and (kept.removed_groups or kept.clock != Clock()):
-        return state
-    body = _encode(OLDER[version](kept))
-    return b"%c%b%b" % (version, codec._checksum(version, body), body)
-
-
-def _with_vitals(kept: Kept) -> dict[str, list[object]]:
-    return _classic({group_id: _with_whole_vitals(stored) for group_id, stored in kept.groups.items()})
-
-
-def _classic(groups: Mapping[str, Stored]) -> dict[str, list[object]]:
-    """Return groups as they were written before the sixth version: without their type."""
-    return {group_id: list(msgspec.structs.astuple(stored))[:-1] for group_id, stored in groups.items()}
-
-
-OLDER: dict[int, Callable[[Kept], object]] = {
-    1: _with_vitals,
-    2: lambda kept: [_with_vitals(kept), kept.removed_groups, b"", kept.clock, kept.allowance],
-    3: lambda kept: [_classic(kept.groups), kept.removed_groups, b"", kept.clock, kept.allowance],
-    4: lambda kept: [_classic(kept.groups), kept.removed_groups, kept.access, kept.clock, kept.allowance],
-    5: lambda kept: [_classic(kept.groups), kept.removed_groups, kept.access, kept.clock, kept.allowance],
-    6: lambda kept: msgspec.structs.astuple(kept)[:-1],
-}
-"""The encodings of older versions. The fourth version added access rules; no simulation sets any. The fencing tokens of
-the fifth, at the ends of members, groups and forgotten groups, stay: without them the checkers would fail. The sixth
-added groups of the consumer protocol, and the seventh policies."""
-
-
-def _with_whole_vitals(stored: Stored) -> Stored:
-    vitals = msgspec.structs.astuple(codec.decode_vitals(stored))[:13]
-    return msgspec.structs.replace(stored, vitals=_encode(vitals))

@@ -8,7 +8,7 @@ partitions 3                                    partitions of the log's topic, i
 18 at 4600124 really 1000124 {"kind": ...}      a record whose time is wrong
 19 at 1000124 unreadable {"why":"no JSON"}
 20 at 1000125 wake {"sent_ms":1000125}
-batch at 1001000 killed=0,400 codec=2 damaged=17
+batch at 1001000 killed=0,400 damaged=17
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,18 +29,14 @@ class Batch(Struct, frozen=True):
         now_ms: The batch's time.
         killed: The attempts that are killed before the last attempt, each with the share of its outputs that were
             already written, in thousandths: 0 is F2 and F3, 1000 is F5, values between are F4. Many attempts are F9.
-        codec: The version in which the state is written before the batch.
-        is_upgraded: The last attempt reads the state as the present version writes it, the killed ones as `codec`.
         true_ms: The true time, if the driver's clock shows another time.
         damaged: The place of a flipped bit in a copy of the state, in thousandths. The copy is loaded first (F8).
     """
 
     now_ms: int
     killed: tuple[int, ...] = ()
-    codec: int | None = None
     damaged: int | None = None
     true_ms: int | None = None
-    is_upgraded: bool = False
 
 
 Happening = Received | Batch
@@ -99,10 +95,8 @@ def _line(happening: Happening, written_ms: Mapping[int, int]) -> str:
     killed = ",".join(map(str, happening.killed))
     options = {
         "killed": killed or None,
-        "codec": happening.codec,
         "damaged": happening.damaged,
         "true_ms": happening.true_ms,
-        "is_upgraded": 1 if happening.is_upgraded else None,
     }
     return " ".join([f"batch at {happening.now_ms}", *(f"{k}={v}" for k, v in options.items() if v is not None)])
 
@@ -136,9 +130,8 @@ def _happening(line: str, written_ms: dict[int, int]) -> Happening:
         now_ms, *options = rest.split()
         said = dict(option.split("=") for option in options)
         killed = tuple(map(int, said.pop("killed").split(","))) if "killed" in said else ()
-        is_upgraded = said.pop("is_upgraded", "") == "1"
         numbers = {name: int(value) for name, value in said.items()}
-        return Batch(int(now_ms), killed, **numbers, is_upgraded=is_upgraded)
+        return Batch(int(now_ms), killed, **numbers)
     at_ms, _, request = rest.partition(" ")
     if request.startswith("really "):
         really, _, request = request.removeprefix("really ").partition(" ")

@@ -25,7 +25,7 @@ from tests.simulation.clocks import DAY_MS, Clocks
 from tests.simulation.cluster import Cluster
 from tests.simulation.consumers import Consumer
 from tests.simulation.faults import Swarm
-from tests.simulation.judge import OLDER, Broken, Judge
+from tests.simulation.judge import Broken, Judge
 from tests.simulation.policies import Legislator
 from tests.simulation.processes import AnyProcess, Processes
 from tests.simulation.producers import Producers
@@ -257,11 +257,6 @@ class Simulation:
         if "is killed" in faults:
             attempts = range(chance.choice((1, 1, 1, 3)))
             wrongs["killed"] = tuple(chance.choice((0, 1_000, chance.randrange(1_000))) for _ in attempts)
-        if "begins with a state of an older version" in faults:
-            wrongs["codec"] = chance.choice(list(OLDER))
-            wrongs["is_upgraded"] = (
-                chance.random() < 0.5 and self.clocks.were_right
-            )  # an older version loses the clocks
         if "begins with a damaged state" in faults:
             wrongs["damaged"] = chance.randrange(1_000)
         return wrongs

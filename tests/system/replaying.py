@@ -33,7 +33,7 @@ from coordinator.requests import (
 from streaming.config.settings import Settings
 from streaming.errors import Exit
 from streaming.kafka import topics
-from streaming.query.identity import PLAN_VERSION, Identity
+from streaming.query.identity import Identity
 from streaming.query.operator import ShardOperator
 from streaming.wire.records import OutputTopics, encode_request
 from tests.streaming.query.fake_spark import FakeSpark
@@ -61,7 +61,6 @@ def claim(settings: Settings) -> None:
         request_partitions=settings.request_partitions,
         shuffle_partitions=settings.shuffle_partitions,
         state_store=settings.state_store,
-        plan_version=PLAN_VERSION,
     )
     folder = Path(settings.checkpoint)
     folder.mkdir(parents=True)

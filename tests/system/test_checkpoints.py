@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,24 @@ from streaming.query.exporting import Unfinished
 from streaming.query.inspection import examine
 from streaming.wire.export_file import ExportFile
 from tests.system.asking import Asker
-from tests.system.earlier import unpack
 from tests.system.replaying import SECRET
 from tests.system.test_refused_starts import DAMAGES, flip_a_state, newest
 from tests.tiers import sampled
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("coordinator")]  # it has a Spark session, which all share
 
+CHECKPOINT = Path(__file__).parent / "checkpoints" / "codec-8.zip"
+
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Return settings with a new copy of a checkpoint of seven groups in four shards."""
-    unpack(tmp_path / "state")
+    """Return settings with a new copy of a checkpoint of seven groups in four shards.
+
+    Six groups have one member and a commit. One group waits for its first member to join again, and the join of its
+    second member is parked.
+    """
+    with zipfile.ZipFile(CHECKPOINT) as archive:
+        archive.extractall(tmp_path / "state")
     return Settings.load(checkpoint=str(tmp_path / "state"))
 
 

@@ -256,8 +256,8 @@ def test_requests_at_the_offsets_of_lost_requests_are_not_skipped(
 ) -> None:
     """F8: after a loss of power the broker has lost requests, and new ones have reached the checkpoint's offset.
 
-    Times alone show it for a batch that is not finished, and for the state of an older version: the test dates the
-    batch an hour before the requests that it handled. `test_replaced_log` has the other cases.
+    Times alone show it for a batch that is not finished: the test dates the batch an hour before the requests that it
+    handled. `test_replaced_log` has the other cases.
     """
     settings = settings_of(broker, "regrown", tmp_path)
     claim(settings)

@@ -61,8 +61,7 @@ def test_missing_topics_are_made_and_then_found(settings: Callable[..., Settings
 
 
 def test_up_keeps_the_shards_of_existing_topics_and_of_the_user(broker: Broker) -> None:
-    """A coordinator on one machine begins with few shards. Topics of an earlier version have more, and stay as they
-    are."""
+    """A coordinator on one machine begins with few shards. Topics that have more stay as they are."""
     prefix = next(PREFIXES)
     there = {"bootstrap_servers": broker.bootstrap_servers, "topic_prefix": prefix, "replication_factor": 1}
     assert with_shards(Settings(**there)).request_partitions == SHARDS_ON_ONE_MACHINE

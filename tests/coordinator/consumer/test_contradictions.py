@@ -86,7 +86,7 @@ def test_two_topics_of_one_id_both_get_another_one():
 
 
 def test_a_target_assignment_begins_a_rebalance_if_the_state_has_none():
-    """A raise of the group epoch begins one, so only a state of earlier code can lack it."""
+    """A raise of the group epoch begins one, so only a wrong state can lack it."""
     c = Conversation().plays("T:1\nA 0 -> 2 {0}\nB 0 -> 2 {}")
     group = c.group
     group.change = None

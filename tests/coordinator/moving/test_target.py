@@ -87,6 +87,7 @@ def test_row_4_an_older_move_is_refused():
     [
         ({"crc": 1}, "damaged"),
         ({"bytes": 5}, "damaged"),
+        ({"codec": codec.VERSION - 1}, "codec"),
         ({"codec": codec.VERSION + 1}, "codec"),
         ({"home": False}, "not_home"),
     ],
@@ -102,6 +103,12 @@ def test_rows_6_and_8_a_record_that_does_not_fit_is_refused(change: dict, reason
 )
 def test_row_8_a_check_has_the_refusal(slots: str, home: bool, reason: str | None):
     assert Coordinator("B", "A", slots=slots).check(group_id="g", home=home).said.reason == reason
+
+
+@pytest.mark.parametrize("number", [codec.VERSION - 1, codec.VERSION + 1])
+def test_row_6_a_check_has_the_refusal_of_another_codec(number: int):
+    answer = Coordinator("B", "A").check(group_id="g", codec=number).said
+    assert (answer.reason, answer.why) == ("codec", f"the target reads {codec.VERSION}, this one is {number}")
 
 
 def test_row_7_a_group_with_too_many_members_is_refused():

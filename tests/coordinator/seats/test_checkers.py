@@ -80,7 +80,7 @@ def test_a_group_without_effects_of_policies_has_no_byte_for_them():
 
 def test_a_called_member_is_written_as_its_place():
     """A member id takes some fifty bytes, and thousands may be called at once."""
-    kept = codec.decode_shard((STATES / "codec-7.bin").read_bytes())
+    kept = codec.decode_shard((STATES / "codec-8.bin").read_bytes())
     group = codec.decode_group(kept.groups["g"])
     (called,) = group.vitals.called  # type: ignore[union-attr]
     assert called.encode() not in kept.groups["g"].vitals

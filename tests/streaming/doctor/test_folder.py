@@ -12,7 +12,7 @@ from streaming.config.settings import Settings
 from streaming.doctor import Case, Finding, Level
 from streaming.doctor.folder import check
 from streaming.kafka.brokers import Brokers
-from streaming.query.identity import PLAN_VERSION, Identity
+from streaming.query.identity import Identity
 
 IDS = {f"coordinator.{role}": role for role in ("requests", "groups", "events")}
 GOOD = Identity(
@@ -21,7 +21,6 @@ GOOD = Identity(
     request_partitions=16,
     shuffle_partitions=2,
     state_store="hdfs",
-    plan_version=PLAN_VERSION,
 )
 
 
@@ -65,7 +64,8 @@ def test_a_batch_that_has_not_ended_is_no_fault(folder: Path) -> None:
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "another number of shards": (write(msgspec.structs.replace(GOOD, request_partitions=4)), "was 4 and is 16"),
     "another coordinator": (write(msgspec.structs.replace(GOOD, topic_ids={"other.requests": "x"})), "other.requests"),
-    "a newer version": (write(msgspec.structs.replace(GOOD, codec_version=VERSION + 1)), "A newer version has made"),
+    "an older codec": (write(msgspec.structs.replace(GOOD, codec_version=VERSION - 1)), f"codec {VERSION - 1}, and"),
+    "a newer codec": (write(msgspec.structs.replace(GOOD, codec_version=VERSION + 1)), f"codec {VERSION + 1}, and"),
     "a changed secret": (
         lambda folder: (folder / "identity.json").write_bytes(
             (folder / "identity.json").read_bytes().replace(b"hunter2", b"hunter3")

@@ -84,7 +84,7 @@ def test_a_removed_group_without_a_generation_is_not_exported() -> None:
 
 def test_a_shard_without_data_has_no_groups() -> None:
     names = Names(4)
-    names.add(0, packed(Held()))
+    names.add(0, packed(Held(None, 7)))
     assert lines_of(names) == []
 
 

@@ -52,6 +52,16 @@ CASES = {
         Exit.FAILED,
         "The query failed: java.io.IOException: ",
     ),
+    "a state of another codec": (
+        "coordinator.errors.CorruptState: state of codec version 7; this code reads 8",
+        Exit.NEEDS_A_PERSON,
+        "The checkpoint hdfs://namenode:8020/main has states of codec 7, and this version reads codec 8: start it with",
+    ),
+    "a damaged state": (
+        "coordinator.errors.CorruptState: a shard's state fails its checksum: the checkpoint is damaged",
+        Exit.NEEDS_A_PERSON,
+        "is damaged (a shard's state fails its checksum: the checkpoint is damaged): restore it from a back-up",
+    ),
     "a missing right": (
         'org.apache.hadoop.security.AccessControlException: Permission denied: user=ana, access=WRITE, inode="/"',
         Exit.NEEDS_A_PERSON,

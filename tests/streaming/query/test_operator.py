@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from msgspec import structs
 
 from coordinator import codec, rosters
 from coordinator.config import Config
@@ -26,7 +25,7 @@ from coordinator.requests import (
     SyncGroup,
 )
 from streaming.query.continuity import LastRecord, LogReplaced
-from streaming.query.operator import ALARM_WAIT_MS, ShardOperator, packed, unpacked
+from streaming.query.operator import ALARM_WAIT_MS, ShardOperator, unpacked
 from streaming.wire.records import OutputTopics, encode_request
 from tests.streaming.query.fake_spark import NO_TIMEOUT, FakeSpark, Record
 
@@ -285,16 +284,6 @@ def test_the_next_offset_is_kept_by_a_batch_that_a_timeout_began(spark: FakeSpar
     assert (event["expected"], event["found"]) == (2, 12)
 
 
-def test_a_state_of_an_older_version_has_no_next_offset(spark: FakeSpark) -> None:
-    member_id = stable(spark, 0)
-    text, timeout = spark.store[HOME]
-    assert text is not None
-    spark.store[HOME] = (packed(unpacked(text)._replace(next_offset=None)), timeout)
-    assert " " not in str(spark.store[HOME][0]), "the format of an older version"
-    spark.batch(9_001, [record(beat(member_id), 12, 9_001)])
-    assert not published(spark.batch(9_002, [record(beat(member_id), 13, 9_002)]), "events")
-
-
 def test_a_shard_whose_last_record_was_replaced_handles_nothing(spark: FakeSpark) -> None:
     """The log's record at the offset of the last handled one has another time, in every batch until a person acts."""
     member_id = stable(spark, 0)
@@ -326,22 +315,6 @@ def test_a_shard_whose_last_record_is_in_the_log_or_unknown_continues(
     assert answer["error"] == "NONE"
     (answer,) = replies(again.batch(300, [record(beat(member_id), 4, 300)]))
     assert answer["error"] == "NONE"
-
-
-def test_a_state_of_an_older_version_has_no_time_of_the_last_record(spark: FakeSpark) -> None:
-    """It is not compared, and the first batch adds the time. Older code reads the new state."""
-    member_id = stable(spark, 50)
-    text, timeout = spark.store[HOME]
-    held = unpacked(str(text))
-    kept = codec.decode_shard(held.shard or b"")
-    assert kept.clock.last_ms == 50
-    older = codec.encode_shard(structs.replace(kept, clock=structs.replace(kept.clock, last_ms=0)))
-    spark.store[HOME] = (packed(held._replace(shard=older)), timeout)
-    again = FakeSpark(replace(spark.operator, last_records={HOME: LastRecord(1, 49)}), store=dict(spark.store))
-    rows = again.batch(100, [])
-    assert rows.empty
-    rows = again.batch(200, [record(beat(member_id), 2, 200)])
-    assert rows.iloc[-1]["tally"]["last"] == [2, 200]
 
 
 def test_the_last_row_of_a_shard_is_its_tally(spark: FakeSpark) -> None:

@@ -59,7 +59,7 @@ def owners_at(group: GroupView, at_ms: int, known_from_ms: int = 0) -> tuple[boo
 
 
 def test_end_of_a_former_owner_ends_nothing_of_the_next_one() -> None:
-    """A record of an older observer: `ana` gives up what `bo` owns already."""
+    """`ana` gives up what `bo` owns already."""
     group = GroupView("g", 0, events=[moved("ana", "bo", T), moved("ana", None, T + 1), moved("bo", None, T + 2)])
     spans = spans_of_owners(group)["t", 0]
     assert [(span.member_id, span.to_ms) for span in spans] == [("ana", T), ("bo", T + 2)]

@@ -110,8 +110,8 @@ TEXTS: list[tuple[Any, str]] = [
     (event(AccessChanged, None, group_id=None, principal="User:root", client_id="c", client_host="/10.0.0.1",
            partition=3, made_ms=1, rules=2), "shard 3 uses 2 rules of User:root at /10.0.0.1"),
     (event(GroupDeleted, why="no member and no offset left"), "group deleted: no member and no offset left"),
-    (Tombstone("g", None, None, 9), "group forgotten"),
-    (Tombstone("g", "t", 4, 9), "offset of t-4 forgotten"),
+    (Tombstone("g", None, None, 9, 1), "group forgotten"),
+    (Tombstone("g", "t", 4, 9, 1), "offset of t-4 forgotten"),
     (Gap("g", 4, 6), "MISSING: versions 4 to 6 of this group were published and are not in the topics"),
     (Unreadable("events-3@17", "Invalid value"), "events-3@17 cannot be read: Invalid value"),
 ]  # fmt: skip
@@ -261,16 +261,6 @@ def test_a_repeat_from_before_the_reading_does_not_begin_a_new_life() -> None:
     assert followed.missing() == []
 
 
-def test_a_tombstone_without_a_time_is_read_once() -> None:
-    """Tombstones of an older coordinator have no time."""
-    followed = FollowedGroup()
-    followed.take(1)
-    undated = [followed.versions.take(GROUPS, version, None, followed.now_ms, is_live=True) for version in (2, 2, 3, 2)]
-    assert undated == [True, False, True, False]
-    assert followed.take(4) == [True]
-    assert followed.missing() == []
-
-
 def test_a_version_is_reported_missing_after_too_many_later_ones() -> None:
     """The memory for versions is bounded."""
     followed = FollowedGroup(1)
@@ -326,8 +316,15 @@ def test_a_tombstone_has_its_version_in_a_header_and_ends_the_numbering() -> Non
     anew = fetched(published(msgspec.structs.replace(group(1, Phase.EMPTY), since_ms=7)))
     assert read(reader, fetched(published(group(1))), ended) == [("g", "GroupRecord"), ("g", "Tombstone")]
     assert read(reader, ended, anew) == [("g", "GroupRecord")]
-    line = next(reader.read([fetched(Published("g", ("offset", "g", "t", 4), None, 2))], NOW_MS))
+    line = next(reader.read([fetched(Published("g", ("offset", "g", "t", 4), None, 2, 7))], NOW_MS))
     assert (line.text, line.at_ms) == ("offset of t-4 forgotten", 1_000)
+
+
+def test_a_tombstone_without_a_time_is_unreadable() -> None:
+    """No coordinator writes one."""
+    line = next(Reader().read([fetched(Published("g", ("group", "g"), None, 2))], NOW_MS))
+    assert isinstance(line.record, Unreadable)
+    assert "a tombstone has no header at_ms" in line.text
 
 
 def test_only_the_selected_groups_are_shown() -> None:
