@@ -222,7 +222,7 @@ def test_a_bug_can_be_put_in(name: str, monkeypatch: pytest.MonkeyPatch):
     BUGS[name].plant(monkeypatch)
 
 
-SHORT = {"KAFKA-20938, joins": 6, "librdkafka #2631": 7}
+SHORT = {"KAFKA-20938, joins": 4, "librdkafka #2631": 6}
 
 
 @pytest.mark.long
@@ -231,7 +231,7 @@ def test_a_trace_of_a_bug_is_shortened(name: str, monkeypatch: pytest.MonkeyPatc
     """The short trace breaks the same promise as the simulation. Without the bug it breaks none."""
     with monkeypatch.context() as patch:
         BUGS[name].plant(patch)
-        outcome = first_broken("bug", 60, BUGS[name].found_by)
+        outcome = first_broken("bugs", 60, BUGS[name].found_by)
         assert outcome is not None
         assert outcome.script is not None
         path = keep(trace_of(outcome), outcome, tmp_path)

@@ -87,13 +87,14 @@ def make_stable(driver: Driver, transport: Transport) -> None:
     driver.join([Protocol("range", b"")])
     answer(driver, transport, JoinGroupAnswer, generation_id=1, protocol_type="consumer", protocol_name="range",
            leader="another", member_id="me-1")  # fmt: skip
-    answer(driver, transport, SyncGroupAnswer, protocol_type="consumer", protocol_name="range", assignment=b"x")
+    answer(driver, transport, SyncGroupAnswer, protocol_type="consumer", protocol_name="range", assignment=b"x",
+           fencing_token=8)  # fmt: skip
 
 
 def test_requests_are_sent_and_other_effects_wait_in_order(driver: Driver, transport: Transport) -> None:
     make_stable(driver, transport)
     assert [type(request) for request in transport.sent] == [JoinGroup, SyncGroup]
-    assert driver.poll() == Assigned(1, "range", b"x", 1)
+    assert driver.poll() == Assigned(1, "range", b"x", 8)
     assert driver.poll() is None
 
 

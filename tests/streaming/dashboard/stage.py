@@ -141,5 +141,6 @@ class Stage:
             records = self.world.topics[topic][self._shown[topic] :]
             self._shown[topic] += len(records)
             for r in records:
-                version = int(dict(r.headers).get("version", b"0")) or None
-                self.live.take(Raw(topic, 0, r.offset, r.timestamp, r.key, r.value, version))  # type: ignore[arg-type]
+                headers = dict(r.headers)
+                of_tombstone = headers.get("version"), headers.get("at_ms")
+                self.live.take(Raw(topic, 0, r.offset, r.timestamp, r.key, r.value, *of_tombstone))  # type: ignore[arg-type]

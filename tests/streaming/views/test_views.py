@@ -363,9 +363,22 @@ def _joined(world: WrittenTopics, group_id: str) -> str:
 # -- incomplete data ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("header", "kinds"), [(b"x", ["unreadable"]), (b"", ["unreadable"]), (b"12", [])])
-def test_a_tombstone_with_an_invalid_header_raises_an_alarm(header: bytes, kinds: list[str]) -> None:
-    record = Record("groups", 3, 7, 5, b'["group","g"]', None, [("version", header)])
+VERSION_12, AT_5_MS = ("version", b"12"), ("at_ms", b"5")
+
+
+@pytest.mark.parametrize(
+    ("headers", "kinds"),
+    [
+        ([("version", b"x"), AT_5_MS], ["unreadable"]),
+        ([("version", b""), AT_5_MS], ["unreadable"]),
+        ([VERSION_12, ("at_ms", b"x")], ["unreadable"]),
+        ([VERSION_12], ["unreadable"]),
+        ([VERSION_12, AT_5_MS], []),
+        ([AT_5_MS], []),
+    ],
+)
+def test_a_tombstone_with_an_invalid_header_raises_an_alarm(headers: list[tuple[str, bytes]], kinds: list[str]) -> None:
+    record = Record("groups", 3, 7, 5, b'["group","g"]', None, headers)
     reading, views = Reading.__new__(Reading), Views()
     reading._kinds = {"groups": "groups"}
     views.take(reading._raw(record), 0)
