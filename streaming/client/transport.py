@@ -191,24 +191,24 @@ class Transport:
         for topic in (lane.requests, lane.replies):
             if not (partitions := reader.partitions_for_topic(topic)):
                 raise NoCoordinator.without(topic, self._servers)
-        partition, end = self._end_of_replies(reader, lane, len(partitions))
-        mine = TopicPartition(lane.replies, partition)
+        mine, end = self._end_of_replies(reader, lane, len(partitions))
         reader.assign([*reader.assignment(), mine])
         reader.seek(mine, end)
 
-    def _end_of_replies(self, reader: Any, lane: Lane, partitions: int) -> tuple[int, int]:
+    def _end_of_replies(self, reader: Any, lane: Lane, partitions: int) -> tuple[TopicPartition, int]:
         """Return the partition of a mailbox and its end. If its leader does not answer, the mailbox moves to the next
         partition."""
         until_s = time.monotonic() + LEADERS_WAIT_S
         while True:  # a new topic gets its leaders a moment later
             mine = TopicPartition(lane.replies, shard_of(lane.inbox, partitions))
             try:
-                return mine.partition, reader.end_offsets([mine], timeout_ms=1_000 * ATTEMPT_WAIT_S)[mine]
+                return mine, reader.end_offsets([mine], timeout_ms=1_000 * ATTEMPT_WAIT_S)[mine]
             except KafkaError as error:
                 if not may_pass(error) or time.monotonic() > until_s:
-                    raise unreachable_at(
-                        self._kafka, f"{mine.topic}-{mine.partition}: {error}", [mine.topic]
-                    ) from error
+                    why = f"{mine.topic}-{mine.partition}: {error}"
+                    raise unreachable_at(self._kafka, why, [mine.topic]) from error
+                for client in self._clients:  # end_offsets never asks who leads now
+                    client.cluster.request_update()
                 lane.rename(_inbox_in((mine.partition + 1) % partitions, partitions))
                 self._closing.wait(RETRY_WAIT_S)
 

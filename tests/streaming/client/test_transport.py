@@ -4,6 +4,7 @@ import secrets
 import threading
 from collections.abc import Iterator
 from queue import Queue
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -194,12 +195,17 @@ class FrozenLeaders:
 
 
 def test_a_mailbox_moves_to_a_partition_whose_leader_answers(transport: Transport) -> None:
+    """After each silence the clients ask who leads now, so that a leader that has moved is found in time."""
     asked_first: set[int] = set()
+    updates: list[None] = []
+    transport._clients = [SimpleNamespace(cluster=SimpleNamespace(request_update=lambda: updates.append(None)))]
     while len(asked_first) < 6:  # the names are random
         reader, lane = FrozenLeaders(), Lane("elsewhere", secrets.token_hex(16), transport._home.signer)
+        updates.clear()
         transport._read_replies(reader, lane)
         *silent, answered = reader.asked
         assert (len(silent), answered % 2) == (1 - reader.asked[0] % 2, 1)
+        assert len(updates) == len(silent)
         assert reader.at == {TopicPartition("elsewhere.replies", answered): 7}
         assert (shard_of(lane.inbox, 6), lane.key) == (answered, lane.inbox.encode())
         asked_first.add(reader.asked[0])
