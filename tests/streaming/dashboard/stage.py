@@ -19,7 +19,6 @@ from coordinator.requests import (
 )
 from coordinator.shard import Shard
 from streaming.dashboard.live import Live, Phase, Status
-from streaming.views import Raw
 from tests.streaming.views.written import WrittenTopics
 
 SESSION_MS = 45_000
@@ -141,6 +140,4 @@ class Stage:
             records = self.world.topics[topic][self._shown[topic] :]
             self._shown[topic] += len(records)
             for r in records:
-                headers = dict(r.headers)
-                of_tombstone = headers.get("version"), headers.get("at_ms")
-                self.live.take(Raw(topic, 0, r.offset, r.timestamp, r.key, r.value, *of_tombstone))  # type: ignore[arg-type]
+                self.live.take(r.raw)

@@ -34,7 +34,7 @@ from coordinator.requests import (
     RebalanceGroup,
     SyncGroup,
 )
-from streaming.views import Raw, Views
+from streaming.views import Views
 from tests.coordinator.consumer.conversation import topic_id
 from tests.streaming.views.written import WrittenTopics
 
@@ -241,8 +241,7 @@ def life_at(at_ms: int) -> Views:
     records = sorted([*world.topics["groups"], *world.topics["events"]], key=lambda record: record.timestamp)
     for each in records:
         if each.timestamp <= at_ms:
-            headers = {name: int(value) for name, value in each.headers}
-            views.take(Raw(each.topic, 0, each.offset, each.timestamp, each.key, each.value, **headers), 0)  # type: ignore[arg-type]
+            views.take(each.raw, 0)
     return views
 
 

@@ -21,7 +21,7 @@ from streaming.views.reading import Reading
 from streaming.views.watching import Fetched, Reader
 from streaming.wire.standing import order_in
 from tests.streaming.verify.test_verify import judge, kinds
-from tests.streaming.views.test_views import AT_MS, LATER_MS, folded, known, raw, raws
+from tests.streaming.views.test_views import AT_MS, LATER_MS, folded, known, raws
 from tests.streaming.views.written import Written, WrittenTopics, converse
 
 SEEDS = range(60)
@@ -93,7 +93,7 @@ class _ReadingOfRecords(Reading):
         self.views, self._records = Views(), records
 
     def backlog(self, tell: Any = None) -> Iterator[Any]:
-        return map(raw, self._records)
+        return (record.raw for record in self._records)
 
     def _take(self, raw: Any) -> Any:
         return self.views.take(raw, 0)
@@ -183,7 +183,7 @@ def test_late_repeats_cause_no_other_finding(chance: random.Random) -> None:
 def past_of(world: WrittenTopics) -> Past:
     past = Past("a")
     for record in world.topics["groups"]:
-        past.take(record.offset, record.timestamp, record.key, record.value, raw(record).order)
+        past.take(record.offset, record.timestamp, record.key, record.value, record.raw.order)
     past.end(world.topics["groups"][-1].offset + 1, world.now_ms)
     return past
 
@@ -216,7 +216,7 @@ def requested(world: WrittenTopics, found: Repeats | None = None, now_ms: int = 
     """Read the whole topic, and return the requests that are due after the settling time."""
     found = found or Repeats()
     for record in world.topics["groups"]:
-        found.take(0, record.key, raw(record).order, now_ms)
+        found.take(0, record.key, record.raw.order, now_ms)
     assert not list(found.overdue(now_ms + SETTLING_MS - 1))
     return [request for _, request in found.overdue(now_ms + SETTLING_MS)]
 
@@ -250,7 +250,7 @@ def test_the_topic_is_repaired_after_late_repeats(chance: random.Random) -> None
     assert requested(world) == []
     last = {record.key: record for record in world.topics["groups"]}.values()
     by_offset = sorted(last, key=lambda record: record.offset)
-    assert standing(folded(map(raw, by_offset), Views())) == standing(folded(raws(world)))
+    assert standing(folded((record.raw for record in by_offset), Views())) == standing(folded(raws(world)))
     assert judge(world) == []
 
 
@@ -287,7 +287,7 @@ def test_keys_requested_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     world.repeat(0)
     found, counts = Repeats(), []
     for record in world.topics["groups"]:
-        found.take(0, record.key, raw(record).order, 0)
+        found.take(0, record.key, record.raw.order, 0)
     for now_ms in range(SETTLING_MS, SETTLING_MS + 3 * repeats.ASK_EVERY_MS, repeats.ASK_EVERY_MS // 2):
         counts.append(sum(len(r.offsets) + r.group for _, r in found.overdue(now_ms)))
     assert counts == [3, 0, 3, 0, 3, 0]

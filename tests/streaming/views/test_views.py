@@ -34,16 +34,10 @@ LATER_MS = 10 * PATIENCE_MS
 AT_MS = 1_790_000_000_000
 
 
-def raw(record: Written) -> Raw:
-    headers = {name: int(value) for name, value in record.headers}
-    return Raw(record.topic, record.partition, record.offset, record.timestamp, record.key, record.value,  # type: ignore[arg-type]
-               headers.get("version"), headers.get("at_ms"))  # fmt: skip
-
-
 def raws(world: WrittenTopics) -> list[Raw]:
     """Return the records of both topics, sorted by the time of writing."""
     records = [*world.topics["groups"], *world.topics["events"]]
-    return [raw(record) for record in sorted(records, key=lambda r: r.timestamp)]
+    return [record.raw for record in sorted(records, key=lambda r: r.timestamp)]
 
 
 def folded(records: Iterable[Raw], views: Views | None = None) -> Views:

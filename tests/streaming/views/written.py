@@ -27,6 +27,7 @@ from coordinator.requests import (
     SyncGroup,
 )
 from coordinator.shard import Shard
+from streaming.views import Raw
 from streaming.wire.records import OutputTopics, encode_request, to_row
 from tests.coordinator.waking import wake
 
@@ -47,6 +48,13 @@ class Written:
     key: bytes
     value: bytes | None
     headers: list[tuple[str, bytes]]
+
+    @property
+    def raw(self) -> Raw:
+        """The record as the views take it."""
+        headers = {name: int(value) for name, value in self.headers}
+        return Raw(self.topic, self.partition, self.offset, self.timestamp, self.key, self.value,
+                   headers.get("version"), headers.get("at_ms"))  # fmt: skip
 
 
 Row = tuple[str, bytes, bytes | None, list[tuple[str, bytes]]]
