@@ -124,7 +124,7 @@ class ConsumerWorker:
     def wanted(self, asked: frozenset[str]) -> Wanted | None:
         if self.simulation.faults.fails("look-up"):
             return None
-        key = (self.topics, self.regex, asked, id(self.seen))
+        key = (self.topics, self.regex, asked, self.seen)
         if self._made is None or self._made[0] != key:
             matched = matching(self.regex, self.seen).topics if self.regex else None
             facts = {n: self.seen.get(n, TopicFact(n)) for n in sorted(self.topics | asked | set(matched or ()))}
