@@ -7,30 +7,13 @@ responses.
 
 from collections.abc import Iterable
 
-import msgspec
-from msgspec import Struct
-
 from coordinator.limits import (
-    ANSWER_BYTES_BURST,
-    ANSWER_BYTES_FREE,
-    ANSWER_BYTES_PER_S,
     DEFERRED_BYTES_MAX,
     GROUP_STEP_BYTES_MAX,
     STEP_BYTES_MAX,
     STEP_BYTES_PER_BYTE,
 )
-from coordinator.outputs import Output, Published, Reply, ToPeer
-
-_encode = msgspec.json.Encoder().encode
-
-
-def size_of(output: Output) -> int:
-    """Return the length of an output's record, in bytes."""
-    if isinstance(output, Reply):
-        return len(_encode(output.answer))
-    if isinstance(output, Published | ToPeer):
-        return len(_encode(output.record))
-    return len(_encode(output))
+from coordinator.outputs import Output, Reply, size_of
 
 
 class Budget:
@@ -70,27 +53,6 @@ class Budget:
         may_wait = self._deferred + in_bytes <= DEFERRED_BYTES_MAX
         self._deferred += in_bytes if may_wait else 0
         return may_wait
-
-
-class Allowance(Struct, array_like=True, frozen=True):
-    """The used part of the allowance for large responses, and the time of that count."""
-
-    used_bytes: int = 0
-    at_ms: int = 0
-
-    def left_at(self, now_ms: int) -> int:
-        """Return the number of bytes left. It is below 0 after a response that was larger than the bytes left."""
-        return ANSWER_BYTES_BURST - self._used_at(now_ms)
-
-    def with_answer(self, answer_bytes: int, now_ms: int) -> "Allowance":
-        """Return the allowance after a response. A small response costs nothing."""
-        if answer_bytes <= ANSWER_BYTES_FREE:
-            return self
-        return Allowance(self._used_at(now_ms) + answer_bytes, max(now_ms, self.at_ms))
-
-    def _used_at(self, now_ms: int) -> int:
-        restored = max(now_ms - self.at_ms, 0) * ANSWER_BYTES_PER_S // 1_000
-        return max(self.used_bytes - restored, 0)
 
 
 def answer_bytes(outputs: Iterable[Output], request_id: str) -> int:

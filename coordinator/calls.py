@@ -12,8 +12,8 @@ from msgspec import Struct, structs
 
 from coordinator.effects import CommitEnded
 from coordinator.errors import ErrorCode
-from coordinator.group_parts import NEVER_MS
 from coordinator.heartbeats import Heartbeat
+from coordinator.limits import NEVER_MS
 from coordinator.member_config import MemberConfig
 from coordinator.member_requests import Sent
 from coordinator.requests import JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch

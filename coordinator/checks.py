@@ -17,6 +17,7 @@ from coordinator.config import Config
 from coordinator.errors import ErrorCode
 from coordinator.group import Group, Vitals, bytes_of
 from coordinator.heartbeats import Heartbeat, Heartbeats
+from coordinator.kind import GroupCheck
 from coordinator.limits import GROUP_ID_CHARS_MAX, GROUP_PROTOCOLS_BYTES_MAX
 from coordinator.phases import Phase
 from coordinator.requests import (
@@ -30,11 +31,7 @@ from coordinator.requests import (
     SyncGroup,
 )
 
-OwnCheck = Callable[[Any, Config], ErrorCode]
 VitalCheck = Callable[[Vitals, Any], ErrorCode]
-GroupCheck = Callable[[Group, Any, Config], ErrorCode]
-AnyCheck = Callable[[Any, Any, Config], ErrorCode]
-"""A check of a group of either protocol."""
 
 # -- of the request ----------------------------------------------------------------------------------------------------
 
@@ -196,16 +193,3 @@ def of_vitals(*checks: VitalCheck) -> tuple[GroupCheck, ...]:
         return wraps(check)(lambda group, request, config: check(group.vitals, request))
 
     return tuple(map(of_group, checks))
-
-
-def unless(is_exempt: Callable[[Any, Any], bool], *checks: AnyCheck) -> tuple[AnyCheck, ...]:
-    """Return checks with an exception: a request for which `is_exempt` returns True passes each of them."""
-
-    def with_exception(check: AnyCheck) -> AnyCheck:
-        @wraps(check)
-        def checked(group: Any, request: Any, config: Config) -> ErrorCode:
-            return ErrorCode.NONE if is_exempt(group, request) else check(group, request, config)
-
-        return checked
-
-    return tuple(map(with_exception, checks))

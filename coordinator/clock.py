@@ -13,26 +13,9 @@ the shard's time grows by the time that has passed between batches.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from msgspec import Struct
-
+from coordinator.codec import Clock
 from coordinator.limits import AWAY_MS_MAX, CLOCK_STANDS_STILL_MS_MAX, TIME_MS_MIN
 from coordinator.requests import Received, Wake
-
-
-class Clock(Struct, array_like=True, frozen=True):
-    """The times that a shard stores between steps, all in Unix milliseconds.
-
-    Args:
-        batch_ms: The time of the latest batch.
-        read_ms: The time up to which the log has been read.
-        ahead_ms: How far the driver's clock is ahead of the log's, by the latest wake record; not below 0.
-        last_ms: The time of the last record that was read, as the log has it; 0 before the first one.
-    """
-
-    batch_ms: int = 0
-    read_ms: int = 0
-    ahead_ms: int = 0
-    last_ms: int = 0
 
 
 class Times(NamedTuple):

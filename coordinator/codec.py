@@ -38,13 +38,12 @@ import msgspec
 from msgspec import Struct
 
 from coordinator.access import Access
-from coordinator.budget import Allowance
-from coordinator.clock import Clock
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_vitals import ConsumerVitals
 from coordinator.encoding import ENCODER, decode, inflate
 from coordinator.errors import CorruptState
 from coordinator.group import Group, Vitals
+from coordinator.group_parts import Allowance
 from coordinator.move_parts import Draining, Moves, SlotMoves
 from coordinator.policies import Policies
 from coordinator.rosters import Rosters, roster_of
@@ -53,6 +52,22 @@ from coordinator.vitals_codec import decode_classic_vitals, decode_consumer_vita
 
 VERSION = 8
 DEFLATE_LEVEL = 1
+
+
+class Clock(Struct, array_like=True, frozen=True):
+    """The times that a shard stores between steps, all in Unix milliseconds.
+
+    Args:
+        batch_ms: The time of the latest batch.
+        read_ms: The time up to which the log has been read.
+        ahead_ms: How far the driver's clock is ahead of the log's, by the latest wake record; not below 0.
+        last_ms: The time of the last record that was read, as the log has it; 0 before the first one.
+    """
+
+    batch_ms: int = 0
+    read_ms: int = 0
+    ahead_ms: int = 0
+    last_ms: int = 0
 
 
 class Stored(Struct, array_like=True, frozen=True):

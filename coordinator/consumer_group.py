@@ -17,11 +17,10 @@ from typing import cast
 from msgspec import Struct, field
 
 from coordinator.assignors.server import Target, Targets
-from coordinator.budget import Allowance
 from coordinator.consumer_member import Classic, ConsumerMember, MemberState, Partitions, Pulse
 from coordinator.consumer_parts import Change, Gone, HeldPlan, News, Resolution, Topic
 from coordinator.consumer_vitals import ConsumerVitals
-from coordinator.group_parts import AnyGroup, Offset, PendingCommit
+from coordinator.group_parts import Allowance, AnyGroup, Offset, PendingCommit
 from coordinator.phases import GroupType, Phase
 from coordinator.seat_parts import Seats
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from coordinator.assignors.server import Target
 from coordinator.consumer_member import ConsumerMember, names_bytes
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 
 
 class Topic(Struct, array_like=True, frozen=True):

@@ -3,7 +3,8 @@
 from msgspec import Struct, field
 
 from coordinator.consumer_member import Pulse
-from coordinator.group_parts import NEVER_MS, GroupVitals, Session
+from coordinator.group_parts import GroupVitals, Session
+from coordinator.limits import NEVER_MS
 from coordinator.phases import Phase
 
 INITIAL_EPOCH = 1

@@ -32,8 +32,9 @@ from coordinator.describe import publish, publishing
 from coordinator.errors import ErrorCode
 from coordinator.events import Blame, event
 from coordinator.group import Group, Member, Vitals
-from coordinator.group_parts import NEVER_MS, Session
+from coordinator.group_parts import Session
 from coordinator.kinds import KINDS
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import Ask, ConsumerGroupHeartbeatAnswer, GroupConverted, Output, Reply
 from coordinator.phases import Phase
 from coordinator.rebalance import prepare, refuse_join, refuse_sync, subscribed, vote

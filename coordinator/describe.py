@@ -9,17 +9,8 @@ from coordinator.connect_protocol import CONNECT, work_of
 from coordinator.consumer_protocol import assigned_partitions
 from coordinator.context import Context
 from coordinator.group import Group, Member
-from coordinator.group_parts import NEVER_MS
-from coordinator.limits import PUBLISH_BYTES_FREE, PUBLISH_BYTES_PER_S
-from coordinator.outputs import (
-    DescribedMember,
-    DescribeGroupAnswer,
-    GroupMember,
-    GroupRecord,
-    Output,
-    Published,
-    Reply,
-)
+from coordinator.limits import NEVER_MS, PUBLISH_BYTES_FREE, PUBLISH_BYTES_PER_S
+from coordinator.outputs import DescribedMember, DescribeGroupAnswer, GroupMember, GroupRecord, Output, Published, Reply
 from coordinator.phases import Phase
 from coordinator.requests import DescribeGroup
 

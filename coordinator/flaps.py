@@ -13,8 +13,7 @@ from coordinator.config import Config
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_member import ConsumerMember
 from coordinator.group import Group, Member
-from coordinator.group_parts import NEVER_MS
-from coordinator.limits import FLAP_MS, FLAPPERS_MAX, FLAPS_MAX, NAMESAKES_MAX
+from coordinator.limits import FLAP_MS, FLAPPERS_MAX, FLAPS_MAX, NAMESAKES_MAX, NEVER_MS
 from coordinator.policies import Quarantine
 from coordinator.seat_parts import Flapper
 

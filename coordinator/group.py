@@ -11,10 +11,10 @@ from typing import cast
 
 from msgspec import Struct, field
 
-from coordinator.budget import Allowance
 from coordinator.connect_protocol import CONNECT
 from coordinator.consumer_protocol import CONSUMERS, READABLE
-from coordinator.group_parts import NEVER_MS, AnyGroup, GroupVitals, Offset, PendingCommit, Session
+from coordinator.group_parts import Allowance, AnyGroup, GroupVitals, Offset, PendingCommit, Session
+from coordinator.limits import NEVER_MS
 from coordinator.phases import Cause, GroupType, Phase, move
 from coordinator.requests import Protocol
 from coordinator.seat_parts import SeatIndex, Seats

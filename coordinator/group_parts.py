@@ -11,14 +11,32 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from coordinator.limits import OFFSETS_PER_GROUP_MAX
+from coordinator.limits import ANSWER_BYTES_BURST, ANSWER_BYTES_FREE, ANSWER_BYTES_PER_S, OFFSETS_PER_GROUP_MAX
 from coordinator.phases import Phase
-
-NEVER_MS = 2**62
-"""A time later than any other, in milliseconds."""
 
 PLACE_END = 2**63
 """Above the places of all commits. Earlier code accepted every place that fits into 64 bits."""
+
+
+class Allowance(Struct, array_like=True, frozen=True):
+    """The used part of the allowance for large responses, and the time of that count."""
+
+    used_bytes: int = 0
+    at_ms: int = 0
+
+    def left_at(self, now_ms: int) -> int:
+        """Return the number of bytes left. It is below 0 after a response that was larger than the bytes left."""
+        return ANSWER_BYTES_BURST - self._used_at(now_ms)
+
+    def with_answer(self, answer_bytes: int, now_ms: int) -> "Allowance":
+        """Return the allowance after a response. A small response costs nothing."""
+        if answer_bytes <= ANSWER_BYTES_FREE:
+            return self
+        return Allowance(self._used_at(now_ms) + answer_bytes, max(now_ms, self.at_ms))
+
+    def _used_at(self, now_ms: int) -> int:
+        restored = max(now_ms - self.at_ms, 0) * ANSWER_BYTES_PER_S // 1_000
+        return max(self.used_bytes - restored, 0)
 
 
 class Session(Struct, array_like=True):

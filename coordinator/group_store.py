@@ -13,8 +13,8 @@ from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_protocol import CONSUMERS
 from coordinator.consumer_vitals import INITIAL_EPOCH, ConsumerVitals
 from coordinator.group import Group, Vitals
-from coordinator.group_parts import NEVER_MS, PLACE_END
-from coordinator.limits import ENDED_MS, REMOVED_GROUP_MS, REMOVED_GROUPS_MAX, SHORT_REMOVED_GROUPS_MAX
+from coordinator.group_parts import PLACE_END
+from coordinator.limits import ENDED_MS, NEVER_MS, REMOVED_GROUP_MS, REMOVED_GROUPS_MAX, SHORT_REMOVED_GROUPS_MAX
 from coordinator.phases import GroupType, Phase
 from coordinator.rosters import Rosters
 from coordinator.vitals_codec import decode_phase, encode_vitals

@@ -21,20 +21,24 @@ response and the sixth step passes. A heartbeat of the consumer protocol has to 
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
+from functools import wraps
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from coordinator import refusals
 from coordinator.access import Operation, Resource
-from coordinator.budget import Allowance
-from coordinator.checks import GroupCheck, OwnCheck
 from coordinator.config import Config
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
+from coordinator.group_parts import Allowance
 from coordinator.outputs import Answer, Output, Reply
 from coordinator.phases import GroupType
 from coordinator.requests import Request
+
+OwnCheck = Callable[[Any, Config], ErrorCode]
+GroupCheck = Callable[[Any, Any, Config], ErrorCode]
+"""A check of a group of either protocol."""
 
 TOO_MUCH_ASKED = "recent requests have used up the allowance for large responses; retry in some seconds"
 
@@ -98,6 +102,19 @@ def _no_reason(request: Any, error: ErrorCode) -> None:
 def _nothing(*_: Any) -> Iterable[Output]:
     """Return no outputs, because a refusal changes nothing."""
     return ()
+
+
+def unless(is_exempt: Callable[[Any, Any], bool], *checks: GroupCheck) -> tuple[GroupCheck, ...]:
+    """Return checks with an exception: a request for which `is_exempt` returns True passes each of them."""
+
+    def with_exception(check: GroupCheck) -> GroupCheck:
+        @wraps(check)
+        def checked(group: Any, request: Any, config: Config) -> ErrorCode:
+            return ErrorCode.NONE if is_exempt(group, request) else check(group, request, config)
+
+        return checked
+
+    return tuple(map(with_exception, checks))
 
 
 class Kind(Struct, frozen=True):

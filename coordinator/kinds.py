@@ -37,7 +37,7 @@ from coordinator.consumer import refusing
 from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics
 from coordinator.errors import ErrorCode
 from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.kind import Kind, Right, Subject, TopicRight, always
+from coordinator.kind import Kind, Right, Subject, TopicRight, always, unless
 from coordinator.move_requests import (
     CancelMove,
     CheckAdoption,
@@ -191,9 +191,7 @@ KINDS: dict[type[Struct], Kind] = {
         right=READ_GROUP,
         topic_right=TopicRight(Operation.READ, "offsets", CommittedPartition),
         absent=ErrorCode.GROUP_ID_NOT_FOUND,
-        of_the_group=checks.unless(
-            checks.is_from_outside, *checks.of_vitals(*checks.OF_A_MEMBER), checks.commits_are_taken
-        ),
+        of_the_group=unless(checks.is_from_outside, *checks.of_vitals(*checks.OF_A_MEMBER), checks.commits_are_taken),
         creates_group=offsets.is_from_no_member,
         answers_at_once=offsets.commit_nothing,
         on_refusal=offsets.note_rejection,
@@ -208,7 +206,7 @@ KINDS: dict[type[Struct], Kind] = {
         needs_group_id=True,
         absent=ErrorCode.GROUP_ID_NOT_FOUND,
         of_the_group=(
-            *checks.unless(transactions.is_from_outside, *checks.of_vitals(*checks.OF_A_MEMBER)),
+            *unless(transactions.is_from_outside, *checks.of_vitals(*checks.OF_A_MEMBER)),
             transactions.has_room,
         ),
         creates_group=transactions.is_from_no_member,

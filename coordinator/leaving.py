@@ -13,15 +13,8 @@ from coordinator.errors import ErrorCode
 from coordinator.events import Blame, blame, member_event
 from coordinator.flaps import End
 from coordinator.group import Group, Member
-from coordinator.group_parts import NEVER_MS
-from coordinator.outputs import (
-    ExpelMemberAnswer,
-    LeaveGroupAnswer,
-    LeftMember,
-    MemberLeft,
-    Output,
-    Reply,
-)
+from coordinator.limits import NEVER_MS
+from coordinator.outputs import ExpelMemberAnswer, LeaveGroupAnswer, LeftMember, MemberLeft, Output, Reply
 from coordinator.phases import Phase
 from coordinator.rebalance import complete, drop, expired, prepare, prepare_or_try_to_complete
 from coordinator.requests import ExpelMember, LeaveGroup, Leaving

@@ -306,3 +306,6 @@ PARTITIONS_MAX = 1_000
 
 SLOTS_GATHERING_MAX = 4_096
 """Moves of slots to one shard with missing records, of which each shard of a peer has its own. Beyond it: ignored."""
+
+NEVER_MS = 2**62
+"""A time later than any other, in milliseconds: the deadline of what has none."""

@@ -36,8 +36,8 @@ from coordinator.effects import (
     RejoinNeeded,
 )
 from coordinator.errors import ErrorCode
-from coordinator.group_parts import NEVER_MS
 from coordinator.heartbeats import Heartbeat
+from coordinator.limits import NEVER_MS
 from coordinator.member_config import MemberConfig
 from coordinator.member_requests import Sent
 from coordinator.outputs import (
@@ -49,17 +49,7 @@ from coordinator.outputs import (
     RebalanceNotice,
     SyncGroupAnswer,
 )
-from coordinator.reactions import (
-    NEW_GENERATION,
-    NEW_MEMBER,
-    REJOIN,
-    REJOIN_LATER,
-    RETRY,
-    STOP,
-    TAKE_ID,
-    Act,
-    action,
-)
+from coordinator.reactions import NEW_GENERATION, NEW_MEMBER, REJOIN, REJOIN_LATER, RETRY, STOP, TAKE_ID, Act, action
 from coordinator.requests import (
     Assignment,
     JoinGroup,

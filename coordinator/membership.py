@@ -21,18 +21,11 @@ from coordinator.errors import ErrorCode
 from coordinator.events import blame, member_event
 from coordinator.flaps import End, note_join
 from coordinator.group import Group, Member, Parked, Vitals
-from coordinator.group_parts import NEVER_MS, Session
+from coordinator.group_parts import Session
 from coordinator.hashing import member_suffix
 from coordinator.heartbeats import Heartbeat
-from coordinator.limits import PENDING_MAX
-from coordinator.outputs import (
-    HeartbeatAnswer,
-    JoinGroupAnswer,
-    MemberFenced,
-    MemberJoined,
-    Output,
-    Reply,
-)
+from coordinator.limits import NEVER_MS, PENDING_MAX
+from coordinator.outputs import HeartbeatAnswer, JoinGroupAnswer, MemberFenced, MemberJoined, Output, Reply
 from coordinator.phases import Phase
 from coordinator.rebalance import (
     expired,

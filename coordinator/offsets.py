@@ -12,7 +12,8 @@ from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.events import event
 from coordinator.group import Group
-from coordinator.group_parts import NEVER_MS, PLACE_END, AnyGroup, Offset
+from coordinator.group_parts import PLACE_END, AnyGroup, Offset
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import (
     CommitRejected,
     CommittedPartition,

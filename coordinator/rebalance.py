@@ -21,9 +21,8 @@ from coordinator.errors import ErrorCode
 from coordinator.events import Blame, event, member_event
 from coordinator.flaps import End, note_end
 from coordinator.group import Delay, Group, Member, Parked
-from coordinator.group_parts import NEVER_MS
 from coordinator.hashing import java_hash
-from coordinator.limits import JOINS_AGAIN_MS_MIN
+from coordinator.limits import JOINS_AGAIN_MS_MIN, NEVER_MS
 from coordinator.outputs import (
     AssignmentChanged,
     GroupEmptied,

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from coordinator.consumer_protocol import subscribed_topics, write_assignment
 from coordinator.encoding import ENCODER
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.requests import Protocol
 
 NO_PARTITIONS = write_assignment({}, version=0)

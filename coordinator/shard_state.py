@@ -9,10 +9,10 @@ from coordinator.codec import Kept
 from coordinator.config import Config
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.group import Group
-from coordinator.group_parts import NEVER_MS
 from coordinator.group_store import GroupStore
 from coordinator.guard import KeptRules
 from coordinator.kept_policies import KeptPolicies
+from coordinator.limits import NEVER_MS
 from coordinator.move_parts import Draining, Moves, SlotMoves
 from coordinator.moving.draining import next_deadline_ms
 from coordinator.moving.kept_moves import KeptMoves

@@ -7,7 +7,7 @@ from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_member import ConsumerMember
 from coordinator.consumer_protocol import assigned_partitions
 from coordinator.group import Group, Member
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import DescribedHold, Hold, PolicyName, Quarantined, StandingBy, VacantSeat
 from coordinator.seat_parts import Flapper, Vacancy
 

@@ -14,7 +14,8 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from coordinator.config import Config
-from coordinator.group_parts import NEVER_MS, AnyGroup
+from coordinator.group_parts import AnyGroup
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import Output
 from coordinator.phases import Phase
 

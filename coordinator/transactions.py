@@ -26,7 +26,6 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
-from coordinator.budget import size_of
 from coordinator.config import Config
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
@@ -39,6 +38,7 @@ from coordinator.outputs import (
     Reply,
     SettleTransactionsAnswer,
     TxnOffsetCommitAnswer,
+    size_of,
 )
 from coordinator.phases import Phase
 from coordinator.refusals import every_commit, refusal

@@ -12,7 +12,8 @@ from coordinator.consumer_vitals import ConsumerVitals
 from coordinator.encoding import ENCODER, decode
 from coordinator.errors import CorruptState
 from coordinator.group import Vitals
-from coordinator.group_parts import NEVER_MS, Session
+from coordinator.group_parts import Session
+from coordinator.limits import NEVER_MS
 from coordinator.phases import Phase
 from coordinator.rosters import Roster, Rosters
 

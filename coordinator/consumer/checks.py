@@ -7,7 +7,7 @@ Source: Kafka's GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsIn
 consumerGroupHeartbeat, getOrMaybeSubscribeStaticConsumerMember and throwIfConsumerGroupMemberEpochIsInvalid; KIP-848.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from itertools import chain
 
 from coordinator.config import Config
@@ -16,6 +16,7 @@ from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
 from coordinator.consumer_member import ConsumerMember, names_bytes, subscription_bytes
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics
 from coordinator.errors import ErrorCode
+from coordinator.kind import GroupCheck
 from coordinator.limits import (
     GROUP_RESOLUTIONS_BYTES_MAX,
     GROUP_SUBSCRIPTIONS_BYTES_MAX,
@@ -29,8 +30,6 @@ JOIN_EPOCH, LEAVE_EPOCH = 0, -1
 
 BLANKS = "".join(map(chr, range(0x21)))
 """The characters that Java's `String.trim` removes."""
-
-GroupCheck = Callable[[ConsumerGroup, ConsumerGroupHeartbeat, Config], ErrorCode]
 
 
 def is_blank(text: str) -> bool:

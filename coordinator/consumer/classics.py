@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import structs
 
-from coordinator.checks import unless
 from coordinator.config import Config
 from coordinator.consumer import planning, quarantines, topics
 from coordinator.consumer.checks import has_room_for, tells_of_few_partitions
@@ -27,10 +26,11 @@ from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.events import blame, member_event
 from coordinator.flaps import note_join
-from coordinator.group_parts import NEVER_MS, Session
+from coordinator.group_parts import Session
 from coordinator.hashing import member_suffix
 from coordinator.heartbeats import Heartbeat
-from coordinator.limits import GROUP_PROTOCOLS_BYTES_MAX
+from coordinator.kind import unless
+from coordinator.limits import GROUP_PROTOCOLS_BYTES_MAX, NEVER_MS
 from coordinator.outputs import (
     HeartbeatAnswer,
     JoinGroupAnswer,

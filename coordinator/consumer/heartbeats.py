@@ -29,8 +29,9 @@ from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.events import blame, event, member_event
 from coordinator.flaps import note_join
-from coordinator.group_parts import NEVER_MS, GroupVitals, Session
+from coordinator.group_parts import GroupVitals, Session
 from coordinator.hashing import member_suffix
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import (
     AssignedTopic,
     ConsumerGroupHeartbeatAnswer,

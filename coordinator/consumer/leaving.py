@@ -15,14 +15,7 @@ from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.context import Context
 from coordinator.events import blame, member_event
 from coordinator.flaps import End, note_end
-from coordinator.outputs import (
-    ConsumerGroupHeartbeatAnswer,
-    MemberAway,
-    MemberExpired,
-    MemberLeft,
-    Output,
-    Reply,
-)
+from coordinator.outputs import ConsumerGroupHeartbeatAnswer, MemberAway, MemberExpired, MemberLeft, Output, Reply
 
 
 def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Context) -> Iterator[Output]:

@@ -16,7 +16,7 @@ from coordinator.consumer import topics
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_parts import Change
 from coordinator.events import event
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import Output, PlanMade
 
 

@@ -19,8 +19,7 @@ from coordinator.consumer_member import ConsumerMember, MemberState
 from coordinator.consumer_parts import Change, News
 from coordinator.consumer_protocol import CONSUMERS
 from coordinator.events import event
-from coordinator.group_parts import NEVER_MS
-from coordinator.limits import PUBLISH_BYTES_FREE, PUBLISH_BYTES_PER_S
+from coordinator.limits import NEVER_MS, PUBLISH_BYTES_FREE, PUBLISH_BYTES_PER_S
 from coordinator.outputs import (
     AssignmentChanged,
     AssignmentNotice,

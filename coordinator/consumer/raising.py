@@ -22,7 +22,7 @@ from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_member import ConsumerMember
 from coordinator.consumer_parts import Change, Gone, HeldPlan
 from coordinator.events import Blame, blame, event, member_event
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import FreezeBroken, Output, RebalanceHeld, RebalanceStarted, SeatVacated
 from coordinator.seating import WHY_A_FREEZE_BREAKS, begin_freeze, end_freeze, frozen_until_ms, unowned_max_ms
 from coordinator.showing import standing_of_consumer

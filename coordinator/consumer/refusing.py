@@ -6,12 +6,7 @@ from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHe
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.group import Group
-from coordinator.outputs import (
-    ConsumerGroupDescribeAnswer,
-    ConsumerGroupHeartbeatAnswer,
-    GroupTopicsAnswer,
-    Output,
-)
+from coordinator.outputs import ConsumerGroupDescribeAnswer, ConsumerGroupHeartbeatAnswer, GroupTopicsAnswer, Output
 from coordinator.refusals import refusal
 
 REASONS = {

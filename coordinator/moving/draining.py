@@ -12,8 +12,7 @@ from typing import Any
 
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
-from coordinator.group_parts import NEVER_MS
-from coordinator.limits import MOVE_DRAIN_MS
+from coordinator.limits import MOVE_DRAIN_MS, NEVER_MS
 from coordinator.move_parts import Draining
 from coordinator.move_requests import ReleaseGroup
 from coordinator.moving.kept_moves import KeptMoves

@@ -3,7 +3,7 @@
 from coordinator.config import Config
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.group import Group, Member, Parked
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.seat_parts import Vacancy
 
 NO_ADDRESS = ""

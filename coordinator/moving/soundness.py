@@ -10,7 +10,7 @@ from coordinator import limits
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_member import Pulse
 from coordinator.group import Group, Member
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.phases import Phase
 
 CLASSIC_PHASES = (Phase.EMPTY, Phase.PREPARING, Phase.COMPLETING, Phase.STABLE)

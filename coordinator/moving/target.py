@@ -15,14 +15,7 @@ from coordinator.group import Group
 from coordinator.hashing import crc32c
 from coordinator.limits import GATHERING_MAX, MOVE_AGE_MS, MOVE_CLOCK_MS, MOVE_PART_BYTES, MOVE_PARTS_MAX
 from coordinator.move_parts import ADOPTED, Arrived, Gathering, Verdict
-from coordinator.move_requests import (
-    AdoptGroup,
-    AdoptionRefused,
-    CancelMove,
-    CheckAdoption,
-    GroupAdopted,
-    ImportGroup,
-)
+from coordinator.move_requests import AdoptGroup, AdoptionRefused, CancelMove, CheckAdoption, GroupAdopted, ImportGroup
 from coordinator.moving import carrying
 from coordinator.moving.kept_moves import Custody, KeptMoves
 from coordinator.moving.resuming import lacks_addresses, resume

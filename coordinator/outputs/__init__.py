@@ -64,6 +64,7 @@ from coordinator.outputs.observed_events import (
     OffsetsForgotten,
     TopicNamed,
 )
+from coordinator.outputs.output import Output, ToPeer, size_of
 from coordinator.outputs.policy_events import (
     FreezeBegun,
     FreezeBroken,
@@ -74,15 +75,7 @@ from coordinator.outputs.policy_events import (
     SeatTaken,
     SeatVacated,
 )
-from coordinator.outputs.published import (
-    GroupKey,
-    GroupMember,
-    GroupRecord,
-    Hold,
-    OffsetKey,
-    OffsetRecord,
-    Published,
-)
+from coordinator.outputs.published import GroupKey, GroupMember, GroupRecord, Hold, OffsetKey, OffsetRecord, Published
 from coordinator.outputs.replies import (
     AnyAnswer,
     Ask,
@@ -126,9 +119,6 @@ from coordinator.outputs.replies import (
     SyncGroupAnswer,
     TxnOffsetCommitAnswer,
 )
-from coordinator.outputs.to_peer import ToPeer
-
-Output = Reply | Published | AnyEvent | ToPeer
 
 __all__ = [
     "AccessChanged",
@@ -247,4 +237,5 @@ __all__ = [
     "TopicNamed",
     "TxnOffsetCommitAnswer",
     "VacantSeat",
+    "size_of",
 ]

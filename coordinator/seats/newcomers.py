@@ -13,8 +13,8 @@ from coordinator.consumer_protocol import subscribed_topics
 from coordinator.events import blame, member_event
 from coordinator.flaps import flapper_in_quarantine, note_join
 from coordinator.group import Group, Member, Parked
-from coordinator.group_parts import NEVER_MS, Session
-from coordinator.limits import SEATED_MAX
+from coordinator.group_parts import Session
+from coordinator.limits import NEVER_MS, SEATED_MAX
 from coordinator.outputs import MemberJoined, MemberQuarantined, Output, RebalanceHeld
 from coordinator.phases import Phase
 from coordinator.policies import Policy

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import OffsetRecord
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable

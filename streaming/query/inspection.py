@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 
 from coordinator import codec
 from coordinator.errors import CorruptState
-from coordinator.group_parts import NEVER_MS
 from coordinator.group_types import timers_of
 from coordinator.hashing import shard_of
+from coordinator.limits import NEVER_MS
 from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch, NoCheckpoint
 from streaming.query import checkpoint

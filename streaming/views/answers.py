@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import (
     AnyEvent,
     GroupEmptied,

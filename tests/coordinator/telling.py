@@ -17,7 +17,7 @@ from coordinator.consumer_protocol import assigned_partitions, subscribed_topics
 from coordinator.deadlines import Kind, deadlines
 from coordinator.errors import ErrorCode
 from coordinator.group import Group
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.phases import Phase
 from coordinator.requests import SetPolicies
 from tests.coordinator.scenario import Scenario

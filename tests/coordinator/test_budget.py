@@ -6,11 +6,12 @@ import pytest
 
 from coordinator import budget as limits_of_the_step
 from coordinator import codec, group_parts, limits
-from coordinator.budget import Allowance, Budget, size_of
+from coordinator.budget import Budget
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
+from coordinator.group_parts import Allowance
 from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import ErrorAnswer, GroupRecord, MemberFenced, Output, Published, Reply
+from coordinator.outputs import ErrorAnswer, GroupRecord, MemberFenced, Output, Published, Reply, size_of
 from coordinator.requests import (
     Assignment,
     DescribeGroup,

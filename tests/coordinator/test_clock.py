@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator import clock, limits
-from coordinator.clock import Clock
+from coordinator.codec import Clock
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
 from coordinator.heartbeats import Heartbeat

@@ -4,7 +4,7 @@ import pytest
 
 from coordinator.deadlines import Deadline, Kind, deadlines
 from coordinator.errors import ErrorCode
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import MemberExpired, RebalanceStarted
 from coordinator.phases import Phase
 from coordinator.requests import JoinGroup, SyncGroup

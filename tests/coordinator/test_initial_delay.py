@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.phases import Phase
 from tests.coordinator.scenario import Scenario
 

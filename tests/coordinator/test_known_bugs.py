@@ -30,8 +30,10 @@ from coordinator.context import Context
 from coordinator.effects import CommitEnded
 from coordinator.errors import ErrorCode
 from coordinator.group import Group, Vitals
-from coordinator.group_parts import NEVER_MS, Offset, Session
+from coordinator.group_parts import Offset, Session
+from coordinator.kind import unless
 from coordinator.kinds import KINDS
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import HeartbeatAnswer, JoinedMember, MemberFenced, Output, Published, Reply
 from coordinator.phases import Phase
 from coordinator.requests import JoinGroup, OffsetCommit, OffsetFetch, OffsetToCommit, SyncGroup
@@ -207,7 +209,7 @@ def _commits_after_it_was_expelled() -> None:
 
 
 def _judges_commits_by_the_member_alone(patch: pytest.MonkeyPatch) -> None:
-    lenient = checks.unless(checks.is_from_outside, *checks.of_vitals(checks.is_a_member), checks.commits_are_taken)
+    lenient = unless(checks.is_from_outside, *checks.of_vitals(checks.is_a_member), checks.commits_are_taken)
     change_row(patch, OffsetCommit, of_the_group=lenient)
 
 

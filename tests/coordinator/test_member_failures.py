@@ -11,8 +11,8 @@ from coordinator.effects import (
     PrepareToJoin,
 )
 from coordinator.errors import ErrorCode
-from coordinator.group_parts import NEVER_MS
 from coordinator.heartbeats import Heartbeat
+from coordinator.limits import NEVER_MS
 from coordinator.member import MemberState
 from coordinator.outputs import (
     HeartbeatAnswer,

@@ -6,7 +6,7 @@ from coordinator.effects import (
     Left,
 )
 from coordinator.errors import ErrorCode
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.member import MemberState
 from coordinator.outputs import (
     JoinGroupAnswer,

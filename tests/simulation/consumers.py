@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
 from coordinator.errors import ErrorCode
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.member_config import MemberConfig
 from coordinator.outputs import AnyAnswer, AssignedTopic, AssignmentNotice, ConsumerGroupHeartbeatAnswer
 from coordinator.requests import OffsetCommit, OffsetFetch, OffsetToCommit, Request

@@ -14,7 +14,7 @@ from itertools import count
 from random import Random
 
 from coordinator.errors import ErrorCode
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import AnyAnswer, OffsetRecord, Output, Published, TxnOffsetCommitAnswer
 from coordinator.requests import (
     OffsetFetch,

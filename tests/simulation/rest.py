@@ -6,7 +6,8 @@ from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_protocol import assigned_partitions
 from coordinator.consumer_vitals import ConsumerVitals
 from coordinator.group import Group, Vitals
-from coordinator.group_parts import NEVER_MS, Session
+from coordinator.group_parts import Session
+from coordinator.limits import NEVER_MS
 from coordinator.member import MemberState
 from coordinator.outputs import Output, PlanMade
 from coordinator.phases import Phase

@@ -15,8 +15,8 @@ from random import Random
 from typing import Any
 
 from coordinator.consumer_group import ConsumerGroup
-from coordinator.group_parts import NEVER_MS
 from coordinator.hashing import shard_of
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import AnyAnswer, Reply
 from coordinator.requests import Received, Request, Unreadable, Wake
 from tests.simulation import rest

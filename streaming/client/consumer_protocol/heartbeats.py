@@ -24,8 +24,7 @@ from msgspec import Struct
 
 from coordinator.calls import UNANSWERED_HEARTBEATS_MAX
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.group_parts import NEVER_MS
-from coordinator.limits import SUBSCRIBED_NAMES_MAX
+from coordinator.limits import NEVER_MS, SUBSCRIBED_NAMES_MAX
 from streaming.client.consumer_protocol.data import ConsumerProtocolConfig, Partitions, Wanted, written
 
 JOIN_EPOCH, LEAVE_EPOCH, AWAY_EPOCH = 0, -1, -2

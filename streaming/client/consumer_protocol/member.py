@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 from coordinator.calls import Calls
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics
 from coordinator.effects import CoordinatorSilent, Effect, Failed, Left, Lost
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.member_requests import Sent
 from coordinator.outputs import AnyAnswer, Ask, AssignmentNotice, ConsumerGroupHeartbeatAnswer, HeartbeatAnswer
 from coordinator.requests import OffsetToCommit, TopicPartitions

@@ -11,8 +11,7 @@ from msgspec import structs
 
 from coordinator.consumer_requests import GroupTopics, ResolvedPattern
 from coordinator.errors import ErrorCode
-from coordinator.group_parts import NEVER_MS
-from coordinator.limits import SUBSCRIBED_NAMES_MAX
+from coordinator.limits import NEVER_MS, SUBSCRIBED_NAMES_MAX
 from streaming.client.consumer_protocol.data import ConsumerProtocolConfig, Wanted
 
 _RETRIED = {

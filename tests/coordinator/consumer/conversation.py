@@ -24,7 +24,7 @@ from coordinator.config import Config
 from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
 from coordinator.consumer_member import MemberState
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, OwnedPartitions, TopicFact
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import AnyAnswer, AssignedTopic, AssignmentNotice, Event, Output, Published, Reply
 from coordinator.policies import Policy
 from coordinator.requests import JoinGroup, Received, Request, SetPolicies

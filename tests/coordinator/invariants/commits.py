@@ -7,7 +7,8 @@ from coordinator.config import Config
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_protocol import CONSUMERS
 from coordinator.group import Group
-from coordinator.group_parts import NEVER_MS, Offset
+from coordinator.group_parts import Offset
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import (
     GroupDeleted,
     GroupRecord,

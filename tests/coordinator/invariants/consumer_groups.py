@@ -6,7 +6,7 @@ from coordinator.config import Config
 from coordinator.consumer.deadlines import deadlines
 from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
 from coordinator.consumer_member import ConsumerMember, MemberState, Partitions
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import (
     ConsumerGroupHeartbeatAnswer,
     GroupConverted,

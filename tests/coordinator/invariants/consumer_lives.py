@@ -11,8 +11,7 @@ from coordinator.config import Config
 from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
 from coordinator.consumer_requests import TopicFact
 from coordinator.group import Group
-from coordinator.group_parts import NEVER_MS
-from coordinator.limits import PENDING_OFFSETS_MAX
+from coordinator.limits import NEVER_MS, PENDING_OFFSETS_MAX
 from coordinator.outputs import (
     AssignmentChanged,
     ConsumerGroupHeartbeatAnswer,

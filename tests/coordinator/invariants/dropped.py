@@ -5,7 +5,7 @@ from collections import defaultdict
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
 from coordinator.group import Group
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import (
     HeartbeatAnswer,
     JoinGroupAnswer,

@@ -3,8 +3,7 @@
 from collections import Counter
 
 from coordinator.group import Group
-from coordinator.group_parts import NEVER_MS
-from coordinator.limits import REMOVED_GROUP_MS
+from coordinator.limits import NEVER_MS, REMOVED_GROUP_MS
 from coordinator.outputs import (
     Event,
     GroupDeleted,

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from coordinator.consumer.raising import has_unowned
 from coordinator.consumer_group import ConsumerGroup
-from coordinator.group_parts import NEVER_MS
-from coordinator.limits import FLAPPERS_MAX, FLAPS_MAX, FREEZE_MS_MAX, POLICIES_AHEAD_MS
+from coordinator.limits import FLAPPERS_MAX, FLAPS_MAX, FREEZE_MS_MAX, NEVER_MS, POLICIES_AHEAD_MS
 from coordinator.outputs import GroupConverted, MemberBack, MemberQuarantined
 from tests.coordinator.invariants.agreements import Present
 from tests.coordinator.invariants.seats import settings_ms

@@ -6,9 +6,8 @@ from typing import Any
 from coordinator.config import Config
 from coordinator.deadlines import Deadline, deadlines
 from coordinator.group import Group
-from coordinator.group_parts import NEVER_MS
 from coordinator.heartbeats import Heartbeat
-from coordinator.limits import PENDING_MAX
+from coordinator.limits import NEVER_MS, PENDING_MAX
 from coordinator.outputs import (
     Event,
     GroupRecord,

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 from coordinator.config import Config
 from coordinator.group import Group
-from coordinator.group_parts import NEVER_MS
 from coordinator.limits import (
     FLAPPERS_MAX,
     FLAPS_MAX,
     FREEZE_MS_MAX,
+    NEVER_MS,
     POLICIES_AHEAD_MS,
     SEAT_OFFER_MS,
     SEATED_MAX,

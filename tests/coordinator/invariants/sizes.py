@@ -2,14 +2,13 @@
 
 from collections import Counter
 
-from coordinator.budget import size_of
 from coordinator.limits import (
     GROUP_STEP_BYTES_MAX,
     RECORD_BYTES_MAX,
     STEP_BYTES_MAX,
     STEP_BYTES_PER_BYTE,
 )
-from coordinator.outputs import Output, Reply
+from coordinator.outputs import Output, Reply, size_of
 from tests.coordinator.invariants.step import Step
 
 LAST_BYTES_MAX = 2 * RECORD_BYTES_MAX

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.errors import ErrorCode
 from coordinator.group import Group
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import (
     ClockAhead,
     GroupRecord,

@@ -7,8 +7,8 @@ from dataclasses import replace
 from msgspec.structs import replace as changed
 
 from coordinator.config import Config
-from coordinator.group_parts import NEVER_MS
 from coordinator.heartbeats import Heartbeat
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import (
     GroupRecord,
     MemberExpired,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.errors import ErrorCode
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.move_requests import PeerRecord, ReleaseGroup
 from coordinator.outputs import Event, GroupArrived, GroupReleased, GroupTakenBack, Output, Reply, ToPeer
 from coordinator.policies import Freeze, Quarantine, Settle, Succession

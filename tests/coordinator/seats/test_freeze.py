@@ -6,7 +6,7 @@ import pytest
 from msgspec import UNSET
 
 from coordinator.errors import ErrorCode
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import FreezeBegun, FreezeBroken, GroupRecord, RebalanceHeld
 from coordinator.policies import MONDAY_MS, Freeze, Succession, Window
 from tests.coordinator.seats.deploy import NAMES, Deploy

@@ -5,7 +5,7 @@ import pytest
 from coordinator.consumer_requests import TopicFact
 from coordinator.effects import CoordinatorSilent, Failed, Left, Lost
 from coordinator.errors import ErrorCode
-from coordinator.group_parts import NEVER_MS
+from coordinator.limits import NEVER_MS
 from coordinator.outputs import (
     Ask,
     AssignmentNotice,
