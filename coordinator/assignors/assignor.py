@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from coordinator.consumer_protocol import Subscription
+from coordinator.base.consumer_protocol import Subscription
 
 TopicPartition = tuple[str, int]
 

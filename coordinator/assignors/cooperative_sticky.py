@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from coordinator.assignors.assignor import RebalanceProtocol, TopicPartition
 from coordinator.assignors.ownership import NO_GENERATION, Claim, Ownership
 from coordinator.assignors.sticky import GENERATION, Sticky, pairs
-from coordinator.consumer_protocol import Subscription
+from coordinator.base.consumer_protocol import Subscription
 
 
 class CooperativeSticky(Sticky):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from coordinator.assignors import sticky_constrained, sticky_general
 from coordinator.assignors.assignor import Assignor, Cluster, Plan, Subscriber, TopicPartition, by_topic
 from coordinator.assignors.ownership import NO_GENERATION, Claim, Ownership, settle
-from coordinator.consumer_protocol import Reader, Subscription, write_partitions
+from coordinator.base.consumer_protocol import Reader, Subscription, write_partitions
 
 GENERATION = struct.Struct(">i")
 

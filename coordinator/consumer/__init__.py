@@ -5,6 +5,7 @@
     each member gives up the partitions that its target    ->  member epoch = assignment epoch
     lacks, and then takes the free ones
 
-`heartbeats` handles the one request that replaces the joins, syncs, heartbeats and leaves of the classic protocol. Read
-`coordinator.consumer_group`, `reconciling` and `checks` first.
+`heartbeat` handles the one request that replaces the joins, syncs, heartbeats and leaves of the classic protocol. Read
+`state.consumer_group`, `reconcile` and `checks` first. The room imports `policies` and the rooms below it, never
+`classic`.
 """

@@ -10,21 +10,21 @@ consumerGroupHeartbeat, getOrMaybeSubscribeStaticConsumerMember and throwIfConsu
 from collections.abc import Collection, Mapping
 from itertools import chain
 
-from coordinator.config import Config
-from coordinator.consumer import topics
-from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
-from coordinator.consumer_member import ConsumerMember, names_bytes, subscription_bytes
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics
-from coordinator.errors import ErrorCode
-from coordinator.kind import GroupCheck
-from coordinator.limits import (
+from coordinator.base.config import Config
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import (
     GROUP_RESOLUTIONS_BYTES_MAX,
     GROUP_SUBSCRIPTIONS_BYTES_MAX,
     OWNED_PARTITIONS_MAX,
     PATTERNS_MAX,
     PLANNED_PARTITIONS_MAX,
 )
-from coordinator.requests import JoinGroup
+from coordinator.common.handler import GroupCheck
+from coordinator.consumer import topics
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, GroupTopics
+from coordinator.messages.requests import JoinGroup
+from coordinator.state.consumer_group import AWAY_EPOCH, ConsumerGroup
+from coordinator.state.consumer_member import ConsumerMember, names_bytes, subscription_bytes
 
 JOIN_EPOCH, LEAVE_EPOCH = 0, -1
 

@@ -7,18 +7,17 @@ assignment that a policy holds waits for its deadline.
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 
-from coordinator.config import Config
-from coordinator.consumer.classics import must_downgrade
-from coordinator.consumer.leaving import drop
-from coordinator.consumer.publishing import following, publish
-from coordinator.consumer.raising import after_removal, plan_due, seats_due, wait_once_more
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.consumer_vitals import ConsumerVitals
-from coordinator.events import blame
-from coordinator.group_parts import Session
-from coordinator.offsets import offsets_due
-from coordinator.outputs import Output
-from coordinator.timers import Deadline, Timers
+from coordinator.base.config import Config
+from coordinator.common.events import blame
+from coordinator.common.offsets import offsets_due
+from coordinator.common.timers import Deadline, Timers
+from coordinator.consumer.classic_members import must_downgrade
+from coordinator.consumer.epochs import after_removal, plan_due, seats_due, wait_once_more
+from coordinator.consumer.leave import drop
+from coordinator.consumer.publish import following, publish
+from coordinator.messages.outputs import Output
+from coordinator.state.consumer_group import ConsumerGroup, ConsumerVitals
+from coordinator.state.group import Session
 
 
 class Kind(IntEnum):

@@ -6,15 +6,16 @@ cluster's metadata.
 
 from collections.abc import Iterator
 
-from coordinator.consumer import planning, topics
-from coordinator.consumer.heartbeats import assigned_topics
-from coordinator.consumer.raising import raise_epoch
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.consumer_member import ConsumerMember, Partitions
-from coordinator.consumer_requests import ConsumerGroupDescribe, GroupTopics
-from coordinator.context import Context
-from coordinator.events import Blame
-from coordinator.outputs import ConsumerGroupDescribeAnswer, DescribedConsumer, GroupTopicsAnswer, Output, Reply
+from coordinator.base.context import Context
+from coordinator.common.events import Blame
+from coordinator.consumer import target_assignment, topics
+from coordinator.consumer.epochs import raise_epoch
+from coordinator.consumer.heartbeat import assigned_topics
+from coordinator.messages.consumer_requests import ConsumerGroupDescribe, GroupTopics
+from coordinator.messages.outputs import Output
+from coordinator.messages.responses import ConsumerGroupDescribeAnswer, DescribedConsumer, GroupTopicsAnswer, Reply
+from coordinator.state.consumer_group import ConsumerGroup
+from coordinator.state.consumer_member import ConsumerMember, Partitions
 
 
 def describe(group: ConsumerGroup, request: ConsumerGroupDescribe, context: Context) -> Iterator[Output]:
@@ -25,7 +26,7 @@ def describe(group: ConsumerGroup, request: ConsumerGroupDescribe, context: Cont
         state=group.phase,
         group_epoch=group.vitals.group_epoch,
         assignment_epoch=group.vitals.assignment_epoch,
-        assignor=planning.voted_assignor(group, context.config),
+        assignor=target_assignment.voted_assignor(group, context.config),
         members=tuple(_described(group, member) for member in group.members.values()),
     )
     yield Reply(request.reply_to, answer)

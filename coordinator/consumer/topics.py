@@ -16,12 +16,11 @@ from itertools import accumulate
 
 from msgspec import UNSET, UnsetType
 
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.consumer_member import ConsumerMember, names_bytes
-from coordinator.consumer_parts import Resolution, Topic
-from coordinator.consumer_requests import ResolvedPattern, TopicFact
-from coordinator.limits import ASK_BYTES_MAX
-from coordinator.outputs import Ask
+from coordinator.base.limits import ASK_BYTES_MAX
+from coordinator.messages.consumer_requests import ResolvedPattern, TopicFact
+from coordinator.messages.responses import Ask
+from coordinator.state.consumer_group import ConsumerGroup, Resolution, Topic
+from coordinator.state.consumer_member import ConsumerMember, names_bytes
 
 # -- topics ------------------------------------------------------------------------------------------------------------
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from coordinator.limits import NEVER_MS
-from coordinator.outputs import OffsetRecord
+from coordinator.base.limits import NEVER_MS
+from coordinator.messages.group_records import OffsetRecord
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable
 from streaming.kafka.any_broker import values_of

@@ -12,12 +12,12 @@ from enum import StrEnum
 from threading import Lock
 from typing import Any, NamedTuple
 
-from coordinator.errors import ErrorCode
-from coordinator.limits import MOVE_NUMBER_MAX
-from coordinator.move_requests import CheckAdoption, ImportGroup
-from coordinator.moving import carrying
-from coordinator.moving.importing import ADOPTED_BEFORE, KEPT
-from coordinator.requests import DeleteGroup
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import MOVE_NUMBER_MAX
+from coordinator.messages.move_requests import CheckAdoption, ImportGroup
+from coordinator.messages.requests import DeleteGroup
+from coordinator.moves import transfer
+from coordinator.moves.imports import ADOPTED_BEFORE, KEPT
 from streaming.administration.at_a_time import each_in_order
 from streaming.errors import RequestRefused
 from streaming.views.text import escape
@@ -140,10 +140,10 @@ class Importer:
 
     def _send(self, line: Line) -> Any:
         """Send all parts of a group, and return the response with the result."""
-        if carrying.parts_of(line.state) == 1:
+        if transfer.parts_of(line.state) == 1:
             return self._ask(self._part(line, 1))
         with self._one_in_parts:
-            for part in range(1, carrying.parts_of(line.state) + 1):
+            for part in range(1, transfer.parts_of(line.state) + 1):
                 answer = self._ask(self._part(line, part))
                 if answer.error != NONE or answer.result != KEPT:
                     break
@@ -162,16 +162,16 @@ class Importer:
             replaces=self._choice.replaces,
             drops_open_transactions=self._choice.drops_open_transactions,
             part=part,
-            parts=carrying.parts_of(line.state),
+            parts=transfer.parts_of(line.state),
             codec=line.codec,
             bytes=line.bytes,
             crc=line.crc,
-            state=carrying.part_of(line.state, part),
+            state=transfer.part_of(line.state, part),
         )
 
     def _check(self, line: Line) -> Result:
         carried = line.carried
-        group = carrying.group_of(carried) if isinstance(carried, carrying.Living) else None
+        group = transfer.group_of(carried) if isinstance(carried, transfer.Living) else None
         if group is not None and group.pending_commits and not self._choice.drops_open_transactions:
             return Result(line.group_id, Status.REFUSED, "unsound", "the group has open transactions")
         members = len(group.members) if group is not None else 0

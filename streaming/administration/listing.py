@@ -2,8 +2,8 @@
 
 from msgspec import structs
 
-from coordinator.outputs import ListedGroup, ListGroupsAnswer
-from coordinator.requests import ListGroups
+from coordinator.messages.requests import ListGroups
+from coordinator.messages.responses import ListedGroup, ListGroupsAnswer
 from streaming.client.transport import Transport
 
 

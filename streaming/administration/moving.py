@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from coordinator.codec import VERSION
-from coordinator.errors import ErrorCode
-from coordinator.move_requests import CheckAdoption, ReleaseGroup
-from coordinator.requests import DescribeGroup
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.move_requests import CheckAdoption, ReleaseGroup
+from coordinator.messages.requests import DescribeGroup
+from coordinator.state.codec import VERSION
 from streaming.administration.at_a_time import each_in_order
 from streaming.errors import NoAnswer, RequestRefused
 from streaming.views.text import escape

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from coordinator.access import Pattern
-from coordinator.hashing import shard_of
-from coordinator.limits import POLICIES_MAX
-from coordinator.outputs import DescribePoliciesAnswer
-from coordinator.policies import Freeze, Policies, Policy, PolicyTable
-from coordinator.requests import DescribePolicies, SetPolicies
+from coordinator.base.access import Pattern
+from coordinator.base.hashing import shard_of
+from coordinator.base.limits import POLICIES_MAX
+from coordinator.base.policies import Freeze, Policies, Policy, PolicyTable
+from coordinator.messages.requests import DescribePolicies, SetPolicies
+from coordinator.messages.responses import DescribePoliciesAnswer
 from streaming.administration.shards import ask_every_shard
 from streaming.config.settings import Settings
 from streaming.errors import RequestRefused

@@ -1,6 +1,6 @@
 """Policies as a TOML file: `coordinator policy set` reads it, and `coordinator policy show` writes it.
 
-The keys and their bounds are those of the types of `coordinator.policies`. Only a freeze has other forms: its
+The keys and their bounds are those of the types of `coordinator.base.policies`. Only a freeze has other forms: its
 end is a date and a time, and a window is a text such as `fri 16:00 - mon 06:00`.
 """
 
@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from coordinator.limits import FREEZE_MS_MAX, POLICIES_BYTES_MAX
-from coordinator.policies import DAY_MINUTES, Entries, Freeze, Policies, Policy, Problem, Window, problems, size_of
+from coordinator.base.limits import FREEZE_MS_MAX, POLICIES_BYTES_MAX
+from coordinator.base.policies import DAY_MINUTES, Entries, Freeze, Policies, Policy, Problem, Window, problems, size_of
 from streaming.administration.toml_lines import Place, line_of, lines_of
 from streaming.errors import Exit, UserError
 from streaming.moments import EPOCH
@@ -117,7 +117,7 @@ def _not_as(place: Place, value: Any, wanted: str) -> _WrongError:
 
 
 class _Reader:
-    """Converts the values of a file to those of a request, and checks them against the types of `coordinator.policies`.
+    """Converts the values of a file to those of a request, and checks them against the types of `base.policies`.
 
     Args:
         now_ms: The time at which the policies are made.

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from confluent_kafka import KafkaException
 
-from coordinator import limits
-from coordinator.hashing import shard_of
-from coordinator.moving import carrying
-from coordinator.outputs import GroupKey, OffsetKey, Published
+from coordinator.base import limits
+from coordinator.base.hashing import shard_of
+from coordinator.messages.group_records import GroupKey, OffsetKey, Published
+from coordinator.moves import transfer
 from streaming.config.settings import Settings
 from streaming.errors import NoCoordinator
 from streaming.kafka.brokers import unreachable
@@ -28,8 +28,8 @@ QUEUE = "queue.buffering.max.messages"
 def tombstones(line: Line) -> Iterator[Published]:
     """Yield the tombstones of a group: of its offsets, then of itself. A removed group has them already."""
     carried = line.carried
-    if isinstance(carried, carrying.Living):
-        group = carrying.group_of(carried)
+    if isinstance(carried, transfer.Living):
+        group = transfer.group_of(carried)
         keys: list[GroupKey | OffsetKey] = [("offset", line.group_id, t, p) for t, p, _ in group.all_offsets()]
         for key in [*keys, ("group", line.group_id)]:
             yield Published(line.group_id, key, None, group.next_version(), group.vitals.now_ms)

@@ -21,10 +21,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from coordinator.access import Access, Operation, Pattern, Permission, Resource, Rule, Rules
-from coordinator.limits import NAME_CHARS_MAX, RULES_MAX
-from coordinator.outputs import DescribeAccessAnswer
-from coordinator.requests import DescribeAccess, SetAccess
+from coordinator.base.access import Access, Operation, Pattern, Permission, Resource, Rule, Rules
+from coordinator.base.limits import NAME_CHARS_MAX, RULES_MAX
+from coordinator.messages.requests import DescribeAccess, SetAccess
+from coordinator.messages.responses import DescribeAccessAnswer
 from streaming.administration.shards import ask_every_shard
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError

@@ -1,8 +1,8 @@
 """Requests about data that every shard keeps: access rules and policies."""
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer
-from coordinator.requests import Request
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.requests import Request
+from coordinator.messages.responses import AnyAnswer
 from streaming.client.transport import COMMAND_WAIT_S, Transport
 from streaming.config.settings import Settings
 from streaming.errors import RequestRefused

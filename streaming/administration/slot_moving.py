@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from coordinator.limits import SLOTS
-from coordinator.move_requests import DescribeSlots, ReleaseSlots
-from coordinator.outputs import DescribeSlotsAnswer
-from coordinator.slots import bitmap_of, ranges_of, slot_of
+from coordinator.base.limits import SLOTS
+from coordinator.base.slots import bitmap_of, ranges_of, slot_of
+from coordinator.messages.move_requests import DescribeSlots, ReleaseSlots
+from coordinator.messages.responses import DescribeSlotsAnswer
 from streaming.administration.moving import remedy_of_silence
 from streaming.errors import NoAnswer, RequestRefused
 from streaming.moments import unix_ms

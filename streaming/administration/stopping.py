@@ -5,8 +5,8 @@ from contextlib import closing
 
 from confluent_kafka import Consumer, TopicPartition
 
-from coordinator.outputs import StopCoordinatorAnswer
-from coordinator.requests import StopCoordinator, Wake
+from coordinator.messages.requests import StopCoordinator, Wake
+from coordinator.messages.responses import StopCoordinatorAnswer
 from streaming.administration.shards import refusal
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings

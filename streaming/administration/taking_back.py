@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any
 
-from coordinator.move_parts import ADOPTED
-from coordinator.move_requests import AdoptGroup, CancelMove, Evidence, TakeBack
-from coordinator.outputs import AnyEvent, GroupMoved, GroupReleased, GroupTakenBack
+from coordinator.messages.events import AnyEvent
+from coordinator.messages.move_events import GroupMoved, GroupReleased, GroupTakenBack
+from coordinator.messages.move_requests import AdoptGroup, CancelMove, Evidence, TakeBack
+from coordinator.state.move_state import ADOPTED
 from streaming.administration.moving import INVALID, NONE, Ask, Result, refused
 from streaming.errors import NoAnswer, NotFound
 from streaming.views.text import escape

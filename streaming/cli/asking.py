@@ -6,9 +6,8 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import OffsetCommitAnswer, OffsetDeleteAnswer
-from coordinator.requests import (
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.requests import (
     DeleteGroup,
     DescribeGroup,
     ExpelMember,
@@ -18,6 +17,7 @@ from coordinator.requests import (
     RebalanceGroup,
     TopicPartitions,
 )
+from coordinator.messages.responses import OffsetCommitAnswer, OffsetDeleteAnswer
 from streaming.administration.resetting import NewOffset
 from streaming.client.transport import COMMAND_WAIT_S, Transport
 from streaming.config.settings import Settings

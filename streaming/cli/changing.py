@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from coordinator.phases import Phase
+from coordinator.base.states import Phase
 from streaming.administration.resetting import (
     named,
     read_topics,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from coordinator.limits import FENCING_TOKEN_FLOOR_MAX
+from coordinator.base.limits import FENCING_TOKEN_FLOOR_MAX
 from streaming.cli.extras import require
 from streaming.cli.options import BootstrapServers, Format, Master, TopicPrefix, agreement
 from streaming.cli.output import OutputFormat

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from coordinator.limits import SLOTS, VERDICT_MS
+from coordinator.base.limits import SLOTS, VERDICT_MS
 from streaming.administration.growing import NotPrepared, check_empty, check_prepared, steps
 from streaming.cli.relocating import Move, ask_shards_of, move_opened_slots, opened
 from streaming.config.settings import Settings

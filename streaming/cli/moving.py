@@ -6,8 +6,8 @@ They read the groups of Kafka's coordinator under the prefix of `coordinator obs
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from coordinator.outputs import OffsetRecord
-from coordinator.phases import Phase
+from coordinator.base.states import Phase
+from coordinator.messages.group_records import OffsetRecord
 from streaming.administration.resetting import Log, NewOffset, Reset, clip, named
 from streaming.cli.asking import BrokerLog
 from streaming.cli.output import Column, Output, OutputFormat

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from coordinator.limits import FREEZE_MS_MAX
+from coordinator.base.limits import FREEZE_MS_MAX
 from streaming.cli.groups import Form, GroupId, Sentences, Words
 from streaming.cli.options import BootstrapServers, TopicPrefix
 from streaming.cli.output import Output, OutputFormat

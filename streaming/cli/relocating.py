@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from coordinator.hashing import shard_of
-from coordinator.outputs import GroupReleased
-from coordinator.requests import ListGroups
-from coordinator.slots import ranges_of, slot_of
+from coordinator.base.hashing import shard_of
+from coordinator.base.slots import ranges_of, slot_of
+from coordinator.messages.move_events import GroupReleased
+from coordinator.messages.requests import ListGroups
 from streaming.administration import taking_back
 from streaming.administration.listing import list_groups
 from streaming.administration.moving import Mover, Status, remedy_of_silence

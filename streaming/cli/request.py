@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from coordinator.outputs import AnyAnswer
-from coordinator.requests import ListGroups, Unreadable, Wake
+from coordinator.messages.requests import ListGroups, Unreadable, Wake
+from coordinator.messages.responses import AnyAnswer
 from streaming.administration.listing import list_groups
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings

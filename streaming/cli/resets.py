@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator.phases import Phase
+from coordinator.base.states import Phase
 from streaming.administration.committed import read_past
 from streaming.administration.resetting import (
     SCENARIOS,

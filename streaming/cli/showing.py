@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from coordinator.access import Pattern
-from coordinator.outputs import DescribeGroupAnswer
-from coordinator.phases import GroupType, Phase
+from coordinator.base.access import Pattern
+from coordinator.base.states import GroupType, Phase
+from coordinator.messages.responses import DescribeGroupAnswer
 from streaming.cli.lines import MEMBERS, OFFSETS, PARTITIONS, PartitionLine, member_lines, partition_lines
 from streaming.cli.options import GroupOrder
 from streaming.cli.output import Column, Output, OutputFormat

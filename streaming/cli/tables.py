@@ -6,10 +6,10 @@ from inspect import getdoc
 from itertools import groupby, product
 from typing import Any
 
-from coordinator import answers, checks
-from coordinator.errors import ErrorCode
-from coordinator.kinds import KINDS
-from coordinator.phases import MOVES, Phase
+from coordinator.base.errors import ErrorCode
+from coordinator.base.states import MOVES, Phase
+from coordinator.classic import checks, decisions
+from coordinator.shard.handlers import KINDS
 
 
 def diagram() -> str:
@@ -60,13 +60,13 @@ def answers_by_phase() -> str:
     offers = {"the same protocols": True, "other protocols": False}
     columns: dict[str, dict[Phase, Enum]] = {
         f"join of the {name}, {offer}": {
-            phase: answers.rejoin(phase, is_leader=is_leader, same_protocols=same) for phase in answers.REJOIN
+            phase: decisions.rejoin(phase, is_leader=is_leader, same_protocols=same) for phase in decisions.REJOIN
         }
         for (name, is_leader), (offer, same) in product(who.items(), offers.items())
     }
-    columns |= {"sync": {**answers.SYNC}, "heartbeat": {**answers.HEARTBEAT}, "commit": {**answers.COMMIT}}
-    rows = ((name, *(column[phase].name for phase in answers.SYNC)) for name, column in columns.items())
-    return _table(("", *(phase.value for phase in answers.SYNC)), rows)
+    columns |= {"sync": {**decisions.SYNC}, "heartbeat": {**decisions.HEARTBEAT}, "commit": {**decisions.COMMIT}}
+    rows = ((name, *(column[phase].name for phase in decisions.SYNC)) for name, column in columns.items())
+    return _table(("", *(phase.value for phase in decisions.SYNC)), rows)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:

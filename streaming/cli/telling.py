@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from coordinator.outputs import RebalanceCompleted
+from coordinator.messages.events import RebalanceCompleted
 from streaming.cli.output import MISSING, Column, Output, OutputFormat, to_cell
 from streaming.cli.showing import folded, remembered
 from streaming.cli.times import moment

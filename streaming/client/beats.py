@@ -4,11 +4,11 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeGuard
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.hashing import shard_of
-from coordinator.heartbeats import AnyHeartbeat, Heartbeat, Heartbeats
-from coordinator.limits import HEARTBEATS_MAX
-from coordinator.requests import Request
+from coordinator.base.hashing import shard_of
+from coordinator.base.limits import HEARTBEATS_MAX
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.heartbeats import AnyHeartbeat, Heartbeat, Heartbeats
+from coordinator.messages.requests import Request
 from streaming.client.following import Lane
 
 TOKEN_BYTES = 16

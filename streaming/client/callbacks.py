@@ -10,7 +10,7 @@ from typing import Protocol
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
-from coordinator.holding import Change, ListenerCall
+from coordinator.member.owned_partitions import Change, ListenerCall
 
 
 class Listening(Protocol):

@@ -15,10 +15,10 @@ from kafka.structs import OffsetAndMetadata
 from msgspec import Struct
 
 from coordinator.assignors import by_topic
-from coordinator.effects import CommitEnded, Effect, FetchEnded
-from coordinator.errors import ErrorCode
-from coordinator.outputs import FetchedOffset
-from coordinator.requests import OffsetToCommit, TopicPartitions
+from coordinator.base.errors import ErrorCode
+from coordinator.member.effects import CommitEnded, Effect, FetchEnded
+from coordinator.messages.requests import OffsetToCommit, TopicPartitions
+from coordinator.messages.responses import FetchedOffset
 from streaming.client.driver import MemberDriver
 from streaming.client.partition_reader import Offsets, PartitionReader
 from streaming.moments import monotonic_ms

@@ -16,8 +16,8 @@ from kafka.errors import KafkaConfigurationError
 from msgspec import Struct
 
 from coordinator.assignors.server import SERVER_ASSIGNORS
-from coordinator.limits import GROUP_ID_CHARS_MAX, NAME_CHARS_MAX
-from coordinator.member_config import MemberConfig
+from coordinator.base.limits import GROUP_ID_CHARS_MAX, NAME_CHARS_MAX
+from coordinator.member.requests import MemberConfig
 from streaming.client.consumer_protocol.data import ConsumerProtocolConfig
 from streaming.client.plans import SETTING, resolve
 from streaming.client.strategies import Strategy

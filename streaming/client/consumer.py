@@ -18,9 +18,9 @@ from typing import Any, Self
 from kafka import ConsumerRebalanceListener, TopicPartition
 from kafka.errors import IllegalStateError
 
-from coordinator.consumer_protocol import CONSUMERS
-from coordinator.effects import Effect
-from coordinator.holding import Change, ListenerCall
+from coordinator.base.consumer_protocol import CONSUMERS
+from coordinator.member.effects import Effect
+from coordinator.member.owned_partitions import Change, ListenerCall
 from streaming.client.committing import Callback, Commits
 from streaming.client.config import configure_consumer
 from streaming.client.consumer_protocol.data import Wanted

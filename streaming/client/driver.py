@@ -13,12 +13,12 @@ from typing import Any, Generic, TypeVar
 
 from kafka.errors import KafkaError, RetriableError
 
-from coordinator.base_request import BaseRequest
-from coordinator.effects import CommitEnded, Failed, FetchEnded, Left
-from coordinator.member import Member, MemberState
-from coordinator.member_config import MemberConfig
-from coordinator.outputs import AnyAnswer
-from coordinator.requests import Assignment, OffsetToCommit, Protocol, TopicPartitions
+from coordinator.member.effects import CommitEnded, Failed, FetchEnded, Left
+from coordinator.member.member import Member, MemberState
+from coordinator.member.requests import MemberConfig
+from coordinator.messages.fields import BaseRequest
+from coordinator.messages.requests import Assignment, OffsetToCommit, Protocol, TopicPartitions
+from coordinator.messages.responses import AnyAnswer
 from streaming.client.transport import Transport
 from streaming.moments import monotonic_ms
 

@@ -11,10 +11,10 @@ AbstractCoordinator). So a refused SyncGroup is sent again here, and its member 
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from coordinator.errors import ErrorCode
-from coordinator.heartbeats import Heartbeats
-from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer
-from coordinator.requests import Request, SyncGroup
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.heartbeats import Heartbeats
+from coordinator.messages.requests import Request, SyncGroup
+from coordinator.messages.responses import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer
 from streaming.wire.signing import Signer
 from streaming.wire.whereabouts import Next, Whereabouts
 

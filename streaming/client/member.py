@@ -17,11 +17,11 @@ from typing import Any, Self
 from kafka import TopicPartition
 from kafka.errors import IllegalStateError, KafkaConfigurationError
 
-from coordinator.consumer_protocol import RESOURCES
-from coordinator.consumer_requests import TopicFact
-from coordinator.effects import Effect
-from coordinator.holding import Change, ListenerCall
-from coordinator.limits import NAME_CHARS_MAX
+from coordinator.base.consumer_protocol import RESOURCES
+from coordinator.base.limits import NAME_CHARS_MAX
+from coordinator.member.effects import Effect
+from coordinator.member.owned_partitions import Change, ListenerCall
+from coordinator.messages.consumer_requests import TopicFact
 from streaming.client.config import ClientConfig, configure_member
 from streaming.client.consumer_protocol.data import Wanted
 from streaming.client.membership import membership

@@ -14,8 +14,8 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError, RetriableError, for_code
 from msgspec import Struct
 
-from coordinator.consumer_protocol import subscribed_topics
-from coordinator.effects import (
+from coordinator.base.consumer_protocol import subscribed_topics
+from coordinator.member.effects import (
     Assigned,
     CoordinatorSilent,
     Effect,
@@ -25,8 +25,8 @@ from coordinator.effects import (
     PrepareToJoin,
     RejoinNeeded,
 )
-from coordinator.holding import Holding
-from coordinator.member import MemberState
+from coordinator.member.member import MemberState
+from coordinator.member.owned_partitions import Holding
 from streaming.client.callbacks import Listening, told_all
 from streaming.client.consumer_protocol.states import State
 from streaming.client.driver import Driver, MemberDriver

@@ -26,9 +26,9 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAs
 from kafka.errors import KafkaConfigurationError, KafkaError
 
 from coordinator.assignors import ASSIGNORS, Assignor, RebalanceProtocol, Subscriber, by_topic
-from coordinator.consumer_protocol import Subscription, read_subscription, write_assignment
-from coordinator.outputs import JoinedMember
-from coordinator.requests import Assignment, Protocol
+from coordinator.base.consumer_protocol import Subscription, read_subscription, write_assignment
+from coordinator.messages.requests import Assignment, Protocol
+from coordinator.messages.responses import JoinedMember
 from streaming.client.strategies import NO_ASSIGNMENT, LastAssignment, Ours, PartitionsOf, RacksOf, Strategy, Theirs
 
 log = logging.getLogger(__name__)

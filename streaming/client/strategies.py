@@ -17,7 +17,7 @@ from kafka.errors import KafkaError
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from coordinator.assignors import Assignor, Cluster, RebalanceProtocol, Subscriber, by_topic
-from coordinator.consumer_protocol import (
+from coordinator.base.consumer_protocol import (
     VERSION_MAX,
     Subscription,
     assigned_partitions,

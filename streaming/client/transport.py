@@ -29,11 +29,11 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaConfigurationError, KafkaError
 from msgspec import structs
 
-from coordinator.errors import ErrorCode
-from coordinator.hashing import shard_of
-from coordinator.heartbeats import AnyHeartbeat
-from coordinator.outputs import AnyAnswer
-from coordinator.requests import Request
+from coordinator.base.errors import ErrorCode
+from coordinator.base.hashing import shard_of
+from coordinator.messages.heartbeats import AnyHeartbeat
+from coordinator.messages.requests import Request
+from coordinator.messages.responses import AnyAnswer
 from streaming.client.beats import TOKEN_BYTES, may_be_one_of_many, records_of
 from streaming.client.following import FollowedGroups, Lane
 from streaming.client.sending import CLOSE_WAIT_S, Outage, RequestProducer, Told

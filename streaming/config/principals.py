@@ -11,8 +11,8 @@ from pydantic import Field, PrivateAttr, SecretStr, StringConstraints, model_val
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings
 
-from coordinator import limits
-from coordinator.access import ANONYMOUS
+from coordinator.base import limits
+from coordinator.base.access import ANONYMOUS
 from streaming.config.values import File, Secret
 from streaming.wire.signing import KEY_BYTES_MIN, Signing
 

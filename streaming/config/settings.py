@@ -18,8 +18,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from coordinator import limits
-from coordinator.config import MINUTE_MS, Config
+from coordinator.base import limits
+from coordinator.base.config import MINUTE_MS, Config
 from streaming.config import timeouts
 from streaming.config.peers import NO_PEERS, PeerAccess
 from streaming.config.principals import AccessControl

@@ -10,7 +10,7 @@ from collections import deque
 from itertools import islice
 from typing import NamedTuple
 
-from coordinator.outputs import AnyEvent
+from coordinator.messages.events import AnyEvent
 
 CHANGES_MAX = 20_000
 """Some minutes of a busy coordinator, in a few megabytes."""

@@ -18,7 +18,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coordinator.outputs import AnyEvent, Event
+from coordinator.messages.events import AnyEvent
+from coordinator.messages.fields import Event
 from streaming.dashboard.feed import Change, Feed
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.views import Raw, Views

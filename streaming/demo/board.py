@@ -8,18 +8,17 @@ from collections.abc import Callable, Collection
 from rich.console import Console
 from rich.text import Text
 
-from coordinator.outputs import (
+from coordinator.base.states import Phase
+from coordinator.messages.events import (
     CommitRejected,
-    GroupRecord,
     MemberExpired,
     MemberFenced,
     MemberJoined,
     MemberLeft,
-    OffsetRecord,
     RebalanceCompleted,
     RebalanceStarted,
 )
-from coordinator.phases import Phase
+from coordinator.messages.group_records import GroupRecord, OffsetRecord
 from streaming.config.settings import Settings
 from streaming.demo.orders import PARTITIONS
 from streaming.demo.worker import GROUP, TOPIC

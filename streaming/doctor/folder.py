@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from coordinator.codec import VERSION
+from coordinator.state.codec import VERSION
 from streaming.doctor.case import CLIENT_ID, OF_CHECKPOINT, Case, Finding, ok, warning, wrong
 from streaming.errors import CheckpointMismatch
 from streaming.kafka.brokers import listed

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer, ErrorAnswer
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.responses import AnyAnswer, ErrorAnswer
 from streaming.gateway.limits import ONE_ANSWER_BYTES_MAX
 
 TOO_MUCH = ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from kafka.protocol.metadata import ApiVersionsResponse, FindCoordinatorRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from coordinator.errors import ErrorCode
+from coordinator.base.errors import ErrorCode
 from streaming.gateway.exchanges import SERVED
 from streaming.gateway.exchanges.exchange import Served
 from streaming.gateway.limits import RELAYED_BYTES_MAX, SASL_BYTES_MAX, SERVED_BYTES_MAX

@@ -21,12 +21,12 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.errors import ErrorCode
-from coordinator.hashing import shard_of
-from coordinator.limits import RECORD_BYTES_MAX
-from coordinator.outputs import AnyAnswer, ErrorAnswer, RebalanceNotice
-from coordinator.requests import Request
+from coordinator.base.errors import ErrorCode
+from coordinator.base.hashing import shard_of
+from coordinator.base.limits import RECORD_BYTES_MAX
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.requests import Request
+from coordinator.messages.responses import AnyAnswer, ErrorAnswer, RebalanceNotice
 from streaming.config.settings import Settings
 from streaming.config.timeouts import ATTEMPT_WAIT_S, LEADERS_WAIT_S, RETRY_WAIT_S
 from streaming.errors import NoCoordinator

@@ -22,7 +22,7 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from coordinator.consumer_requests import TopicFact
+from coordinator.messages.consumer_requests import TopicFact
 from streaming.gateway.frames import BadFrame
 from streaming.gateway.messages import Header, decode
 from streaming.gateway.needs import CLUSTER, CREATE, DESCRIBE, NO_ID, READ, TOPIC, TRANSACTIONAL_ID, WRITE, Need, id_in

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from coordinator.limits import ID_CHARS_MAX
+from coordinator.base.limits import ID_CHARS_MAX
 
 log = logging.getLogger(__name__)
 

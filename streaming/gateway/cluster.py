@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException
 
-from coordinator.hashing import java_hash
+from coordinator.base.hashing import java_hash
 from streaming.gateway.coalescing import Coalesced
 
 log = logging.getLogger(__name__)

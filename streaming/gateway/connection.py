@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
-from coordinator.outputs import AssignmentNotice, RebalanceNotice
+from coordinator.messages.responses import AssignmentNotice, RebalanceNotice
 from streaming.gateway.apis import Api, Handling
 from streaming.gateway.authenticating import Authenticating, Identity
 from streaming.gateway.certified import principal_of

@@ -20,9 +20,15 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
-from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer, AssignedTopic, AssignmentNotice, ConsumerGroupHeartbeatAnswer, ErrorAnswer
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
+from coordinator.messages.responses import (
+    AnyAnswer,
+    AssignedTopic,
+    AssignmentNotice,
+    ConsumerGroupHeartbeatAnswer,
+    ErrorAnswer,
+)
 from streaming.gateway.exchanges.consumer_groups import heartbeat_response
 from streaming.gateway.messages import encode
 from streaming.gateway.slots import Slot

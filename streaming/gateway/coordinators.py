@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from coordinator.errors import ErrorCode
-from coordinator.hashing import shard_of
-from coordinator.heartbeats import AnyHeartbeat, Heartbeat
-from coordinator.outputs import AnyAnswer, ErrorAnswer, JoinGroupAnswer, RebalanceNotice
-from coordinator.requests import JoinGroup, OffsetCommit, Request
+from coordinator.base.errors import ErrorCode
+from coordinator.base.hashing import shard_of
+from coordinator.messages.heartbeats import AnyHeartbeat, Heartbeat
+from coordinator.messages.requests import JoinGroup, OffsetCommit, Request
+from coordinator.messages.responses import AnyAnswer, ErrorAnswer, JoinGroupAnswer, RebalanceNotice
 from streaming.config.peers import PEERS_MAX
 from streaming.config.settings import Settings
 from streaming.errors import UserError

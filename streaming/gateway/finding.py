@@ -5,7 +5,7 @@ from typing import Any
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, FindCoordinatorRequest
 
-from coordinator.errors import ErrorCode
+from coordinator.base.errors import ErrorCode
 from streaming.gateway.apis import APIS, offered
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.exchanges.exchange import GatewayData

@@ -19,9 +19,9 @@ from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
 
-from coordinator.consumer_requests import GroupTopics, ResolvedPattern, TopicFact
-from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer, Ask
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.consumer_requests import GroupTopics, ResolvedPattern, TopicFact
+from coordinator.messages.responses import AnyAnswer, Ask
 from streaming.gateway.exchanges.exchange import Asker
 from streaming.gateway.topics import Topics
 

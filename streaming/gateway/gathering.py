@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from coordinator.errors import ErrorCode, name_of
-from coordinator.hashing import shard_of
-from coordinator.heartbeats import AnyHeartbeat, Heartbeat, Heartbeats
-from coordinator.limits import HEARTBEATS_MAX
-from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer
-from coordinator.requests import Request
+from coordinator.base.errors import ErrorCode, name_of
+from coordinator.base.hashing import shard_of
+from coordinator.base.limits import HEARTBEATS_MAX
+from coordinator.messages.heartbeats import AnyHeartbeat, Heartbeat, Heartbeats
+from coordinator.messages.requests import Request
+from coordinator.messages.responses import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer
 from streaming.gateway.limits import IN_FLIGHT_ALL_MAX
 from streaming.gateway.ticks import until_tick_ms
 from streaming.gateway.unanswered import Unanswered, key_of

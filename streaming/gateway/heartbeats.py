@@ -20,9 +20,9 @@ from collections.abc import Callable
 
 from kafka.protocol.consumer.group import HeartbeatResponse
 
-from coordinator.errors import ErrorCode
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import RebalanceNotice
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.responses import RebalanceNotice
 from streaming.gateway.apis import BEFORE_AUTHENTICATION, Handling
 from streaming.gateway.messages import encode
 from streaming.gateway.slots import Slot

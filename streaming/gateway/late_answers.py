@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.outputs import AnyAnswer
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.responses import AnyAnswer
 from streaming.gateway.slots import Slot
 
 MEMBERS_MAX = 100

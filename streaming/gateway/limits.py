@@ -6,7 +6,7 @@ client that exceeds a limit, without an effect on the others.
 
 import resource
 
-from coordinator.limits import RECORD_BYTES_MAX
+from coordinator.base.limits import RECORD_BYTES_MAX
 
 SERVED_BYTES_MAX = RECORD_BYTES_MAX
 """A request that the gateway reads. If it is for the coordinator, our request made from it must fit into a record."""

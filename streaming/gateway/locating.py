@@ -12,9 +12,9 @@ from typing import Any
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import FindCoordinatorResponse
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer
-from coordinator.requests import OffsetFetch
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.requests import OffsetFetch
+from coordinator.messages.responses import AnyAnswer
 from streaming.gateway.cluster import Cluster
 
 GROUP, TRANSACTION = 0, 1

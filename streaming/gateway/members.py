@@ -13,10 +13,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from coordinator.access import Operation, Resource
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.limits import SUBSCRIBED_NAMES_MAX
-from coordinator.outputs import (
+from coordinator.base.access import Operation, Resource
+from coordinator.base.limits import SUBSCRIBED_NAMES_MAX
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.requests import Request
+from coordinator.messages.responses import (
     AnyAnswer,
     Ask,
     AssignmentNotice,
@@ -24,7 +25,6 @@ from coordinator.outputs import (
     ConsumerGroupHeartbeatAnswer,
     JoinGroupAnswer,
 )
-from coordinator.requests import Request
 from streaming.gateway.consumer_heartbeats import MEMBERS_MAX, PATIENCE_MS, ConsumerHeartbeats, is_gone, no_answer
 from streaming.gateway.exchanges.consumer_groups import heartbeat_response
 from streaming.gateway.exchanges.exchange import Question, expected, may

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 
 from kafka.protocol.api_message import ApiMessage
 
-from coordinator.limits import PARTITIONS_PER_REQUEST_MAX
+from coordinator.base.limits import PARTITIONS_PER_REQUEST_MAX
 from streaming.gateway.schemas import Field, Structure, structure_of
 
 ELEMENTS_MAX = 2 * PARTITIONS_PER_REQUEST_MAX

@@ -2,14 +2,14 @@
 
 A client that finds no coordinator sends nothing about its group. If its session began before the coordinator became
 unavailable, the coordinator then has to know that it was unavailable for this group: a session goes on once more if a
-request about the group has waited in the log (`coordinator.timers`). So the gateway sends one about each such group, a
-heartbeat with no member id, which changes nothing else.
+request about the group has waited in the log (`coordinator.common.timers`). So the gateway sends one about each such
+group, a heartbeat with no member id, which changes nothing else.
 """
 
 from collections.abc import Sequence
 
-from coordinator.heartbeats import Heartbeat
-from coordinator.limits import GROUP_ID_CHARS_MAX
+from coordinator.base.limits import GROUP_ID_CHARS_MAX
+from coordinator.messages.heartbeats import Heartbeat
 from streaming.gateway.coordinators import Coordinators
 
 FRESH_S = 10.0

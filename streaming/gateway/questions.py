@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from coordinator.heartbeats import AnyHeartbeat, Heartbeat
-from coordinator.limits import NAME_CHARS_MAX
-from coordinator.outputs import AnyAnswer, RebalanceNotice
+from coordinator.base.limits import NAME_CHARS_MAX
+from coordinator.messages.heartbeats import AnyHeartbeat, Heartbeat
+from coordinator.messages.responses import AnyAnswer, RebalanceNotice
 from streaming.gateway.answers import Answers
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.coordinators import Coordinators

@@ -10,8 +10,8 @@ A heartbeat that waits is sent at once when a notice for its member comes, or wh
 import time
 from collections.abc import Callable
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.outputs import AnyAnswer, AssignmentNotice, ConsumerGroupHeartbeatAnswer, HeartbeatAnswer
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.responses import AnyAnswer, AssignmentNotice, ConsumerGroupHeartbeatAnswer, HeartbeatAnswer
 from streaming.gateway.coordinators import Gatherings
 from streaming.gateway.slots import Slot
 from streaming.gateway.ticks import ticks_to_wait

@@ -29,7 +29,7 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from coordinator.limits import ID_CHARS_MAX
+from coordinator.base.limits import ID_CHARS_MAX
 
 PRINCIPAL = "User:{}"
 NAME_CHARS_MAX = ID_CHARS_MAX - len(PRINCIPAL.format(""))

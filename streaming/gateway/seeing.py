@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer
-from coordinator.requests import OffsetFetch
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.requests import OffsetFetch
+from coordinator.messages.responses import AnyAnswer
 from streaming.gateway.answers import Answers
 from streaming.gateway.coordinators import Coordinators
 from streaming.gateway.locating import seen_by

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, TopicFact
-from coordinator.errors import ErrorCode
-from coordinator.heartbeats import AnyHeartbeat, Heartbeat
-from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, LeaveGroupAnswer
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, TopicFact
+from coordinator.messages.heartbeats import AnyHeartbeat, Heartbeat
+from coordinator.messages.responses import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, LeaveGroupAnswer
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.coordinators import Home
 from streaming.gateway.definitions import ConsumerGroupHeartbeatRequest

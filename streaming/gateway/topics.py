@@ -13,9 +13,9 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from coordinator.base_request import NO_TOPIC
-from coordinator.consumer_requests import TopicFact
-from coordinator.limits import SUBSCRIBED_NAMES_MAX
+from coordinator.base.limits import SUBSCRIBED_NAMES_MAX
+from coordinator.messages.consumer_requests import TopicFact
+from coordinator.messages.fields import NO_TOPIC
 from streaming.errors import UserError
 from streaming.gateway.cluster import METADATA_AGE_S, Cluster
 from streaming.gateway.coalescing import Coalesced

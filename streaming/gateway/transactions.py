@@ -21,10 +21,10 @@ from typing import Any
 
 from kafka.errors import TransactionalIdAuthorizationFailedError
 
-from coordinator.access import Operation, Resource
-from coordinator.errors import ErrorCode
-from coordinator.outputs import CheckAccessAnswer, OffsetFetchAnswer
-from coordinator.requests import OffsetFetch, TopicPartitions
+from coordinator.base.access import Operation, Resource
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.requests import OffsetFetch, TopicPartitions
+from coordinator.messages.responses import CheckAccessAnswer, OffsetFetchAnswer
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.coordinators import Home
 from streaming.gateway.ends import Commit

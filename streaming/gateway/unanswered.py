@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 
 MEMBERS_MAX = 100_000
 """The members whose heartbeats are stored; beyond it the oldest is dropped, and its next heartbeat is sent."""

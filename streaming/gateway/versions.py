@@ -5,7 +5,7 @@ from typing import Any
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
-from coordinator.errors import ErrorCode
+from coordinator.base.errors import ErrorCode
 from streaming.gateway.frames import LENGTH_BYTES
 
 ASKED = (4, 3)

@@ -18,7 +18,7 @@ from kafka.errors import (
 )
 from msgspec import json
 
-from coordinator.errors import ErrorCode
+from coordinator.base.errors import ErrorCode
 from streaming.config.settings import Settings
 from streaming.gateway.coordinators import Home
 from streaming.gateway.ends import Ends

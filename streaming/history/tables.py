@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from coordinator.outputs import AnyEvent, GroupRecord, OffsetRecord
+from coordinator.messages.events import AnyEvent
+from coordinator.messages.group_records import GroupRecord, OffsetRecord
 
 _TEXT, _INT, _LONG = pa.string(), pa.int32(), pa.int64()
 _TEXTS = pa.list_(_TEXT)

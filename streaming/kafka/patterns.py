@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import re2
 
-from coordinator.limits import PATTERN_CHARS_MAX, REASON_CHARS_MAX
+from coordinator.base.limits import PATTERN_CHARS_MAX, REASON_CHARS_MAX
 
 PROGRAM_BYTES_MAX = 2**17
 """The memory for one compiled pattern. A pattern that needs more is refused. The time for a name grows with it."""

@@ -6,7 +6,7 @@ without peers checks nothing.
 
 from collections.abc import Iterator, Mapping
 
-from coordinator.limits import MOVE_AGE_MS, MOVE_PART_BYTES
+from coordinator.base.limits import MOVE_AGE_MS, MOVE_PART_BYTES
 from streaming.config.settings import Settings
 from streaming.errors import TopicMismatch
 from streaming.kafka.any_broker import are_known

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 
-from coordinator.limits import RECORD_BYTES_MAX
+from coordinator.base.limits import RECORD_BYTES_MAX
 from streaming.config.settings import Settings
 from streaming.config.timeouts import ATTEMPT_WAIT_S, LEADERS_WAIT_S, RETRY_WAIT_S
 from streaming.errors import BrokerUnreachable, NoCoordinator, UserError

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from kafka.errors import InvalidTopicError, KafkaError, UnknownTopicOrPartitionError
 
-from coordinator.consumer_requests import TopicFact
+from coordinator.messages.consumer_requests import TopicFact
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable
 from streaming.kafka.any_broker import AnyBroker, Reconnecting, metadata_request

@@ -37,7 +37,7 @@ from kafka.errors import (
 )
 from kafka.protocol.admin import CreateTopicsRequest
 
-from coordinator.limits import RECORD_BYTES_MAX
+from coordinator.base.limits import RECORD_BYTES_MAX
 from streaming.config.settings import SINK_BATCH_BYTES, Settings
 from streaming.config.timeouts import ATTEMPT_WAIT_S, KNOWN_WAIT_S, LEADERS_WAIT_S, RETRY_WAIT_S
 from streaming.errors import TopicMismatch, TopicRefused

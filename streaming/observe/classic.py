@@ -4,18 +4,15 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType, structs
 
-from coordinator.outputs import (
+from coordinator.messages.events import (
     Estimate,
     GroupConverted,
     GroupEmptied,
-    HistoryGap,
     MemberFenced,
-    MemberGone,
     MemberJoined,
-    ObservationBegan,
-    ObservedCause,
     RebalanceCompleted,
 )
+from coordinator.messages.observed_events import HistoryGap, MemberGone, ObservationBegan, ObservedCause
 from streaming.observe.inference import Difference, because, difference, likely, reasons, released
 from streaming.observe.publishing import CLASSIC, CONSUMER, Owners, Publisher, owners_by_assignments, owners_of
 from streaming.observe.state import Group, Member

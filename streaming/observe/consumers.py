@@ -8,19 +8,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from coordinator.outputs import (
+from coordinator.base.states import Phase
+from coordinator.messages.events import (
     GroupConverted,
     GroupEmptied,
-    HistoryGap,
     MemberAway,
     MemberBack,
-    MemberGone,
     MemberJoined,
-    ObservationBegan,
-    ObservedCause,
     RebalanceCompleted,
 )
-from coordinator.phases import Phase
+from coordinator.messages.observed_events import HistoryGap, MemberGone, ObservationBegan, ObservedCause
 from streaming.observe.classic import gone_fields
 from streaming.observe.format import Entry
 from streaming.observe.inference import Difference, because, difference

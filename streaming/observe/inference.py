@@ -7,8 +7,8 @@ Kafka writes a classic group once for each generation, and no cause. So everythi
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from coordinator.consumer_protocol import READABLE, subscribed_topics
-from coordinator.outputs import ObservedCause
+from coordinator.base.consumer_protocol import READABLE, subscribed_topics
+from coordinator.messages.observed_events import ObservedCause
 from streaming.observe.publishing import Owners
 from streaming.observe.state import Group, Member, Place, Reason
 

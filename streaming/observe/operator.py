@@ -16,9 +16,9 @@ import pybase64
 from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState
 
-from coordinator.errors import CorruptState
-from coordinator.hashing import shard_of
-from coordinator.outputs import Output
+from coordinator.base.errors import CorruptState
+from coordinator.base.hashing import shard_of
+from coordinator.messages.outputs import Output
 from streaming.observe.partition import UNNAMED_TOLD_MAX, Partition, Span
 from streaming.observe.state import Row
 from streaming.observe.tally import Tally

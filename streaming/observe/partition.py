@@ -13,14 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from coordinator.outputs import (
-    GroupDeleted,
-    ObservationBegan,
-    OffsetsForgotten,
-    Output,
-    Rejected,
-    TopicNamed,
-)
+from coordinator.messages.events import GroupDeleted, Rejected
+from coordinator.messages.observed_events import ObservationBegan, OffsetsForgotten, TopicNamed
+from coordinator.messages.outputs import Output
 from streaming.observe import state
 from streaming.observe.classic import take_classic, take_downgrade
 from streaming.observe.commits import Pending, Untold

@@ -5,21 +5,13 @@ from typing import Any, TypeVar
 
 from msgspec import UNSET, structs
 
-from coordinator.connect_protocol import CONNECT, work_of
-from coordinator.consumer_protocol import CONSUMERS, READABLE, assigned_partitions, subscribed_topics
-from coordinator.outputs import (
-    AssignmentChanged,
-    Event,
-    GroupMember,
-    GroupRecord,
-    Handover,
-    MemberEvent,
-    OffsetRecord,
-    Output,
-    Published,
-    RebalanceStarted,
-)
-from coordinator.phases import Phase
+from coordinator.base.connect_protocol import CONNECT, work_of
+from coordinator.base.consumer_protocol import CONSUMERS, READABLE, assigned_partitions, subscribed_topics
+from coordinator.base.states import Phase
+from coordinator.messages.events import AssignmentChanged, Handover, RebalanceStarted
+from coordinator.messages.fields import Event, MemberEvent
+from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetRecord, Published
+from coordinator.messages.outputs import Output
 from streaming.observe.format import Commit
 from streaming.observe.names import Names, id_text
 from streaming.observe.state import REASONS_MAX, Group, Member, Place, Reason

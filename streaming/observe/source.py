@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 from kafka.errors import TopicAuthorizationFailedError
 
-from coordinator.config import MINUTE_MS
+from coordinator.base.config import MINUTE_MS
 from streaming.config.settings import Settings
 from streaming.config.timeouts import ANSWER_WAIT_S, ATTEMPT_WAIT_S
 from streaming.errors import Exit, RightMissing, UserError

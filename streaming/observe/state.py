@@ -17,8 +17,8 @@ from struct import error as FrameError  # noqa: N812  (an exception's name)
 import msgspec
 from msgspec import Struct, field
 
-from coordinator.encoding import ENCODER, decode, inflate
-from coordinator.errors import CorruptState
+from coordinator.base.errors import CorruptState
+from coordinator.state.encoding import ENCODER, decode, inflate
 
 VERSION = 1
 DEFLATE_LEVEL = 1

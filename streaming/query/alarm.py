@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
 
-from coordinator.requests import Wake
+from coordinator.messages.requests import Wake
 from streaming.config.settings import Settings
 from streaming.kafka.clients import producer
 from streaming.moments import monotonic_ms, unix_ms

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
 
-from coordinator.config import Config
+from coordinator.base.config import Config
 from streaming.config.peers import NO_PEERS
 from streaming.config.settings import Settings
 from streaming.query import checkpoint

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 from pyspark.sql import SparkSession
 
-from coordinator.codec import VERSION
+from coordinator.state.codec import VERSION
 from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch
 from streaming.kafka.topics import ALTERED

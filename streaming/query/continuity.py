@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from coordinator.outputs import LogBroken
+from coordinator.messages.events import LogBroken
 
 Row = tuple[int, int, bytes | None]
 """A record of the request topic: `offset`, `at_ms` and `value`."""

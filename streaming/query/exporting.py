@@ -15,14 +15,14 @@ from typing import NamedTuple
 from msgspec import Struct
 from pyspark.sql import SparkSession
 
-from coordinator import codec
-from coordinator.codec import Kept
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.errors import CorruptState
-from coordinator.group import Group
-from coordinator.hashing import shard_of
-from coordinator.moving import carrying
-from coordinator.moving.resuming import remove_addresses
+from coordinator.base.errors import CorruptState
+from coordinator.base.hashing import shard_of
+from coordinator.moves import transfer
+from coordinator.moves.resume import remove_addresses
+from coordinator.state import codec
+from coordinator.state.classic_group import Group
+from coordinator.state.codec import Kept
+from coordinator.state.consumer_group import ConsumerGroup
 from streaming.config.settings import Settings
 from streaming.errors import BadExport, CheckpointMismatch, Exit, InUse, NoCheckpoint, UserError
 from streaming.query import checkpoint
@@ -183,7 +183,7 @@ class Names:
         for group_id, removed in kept.removed_groups.items():
             if removed.generation_id:  # a group without a generation leaves nothing to continue
                 self.removed += 1
-                self._put(group_id, removed.token, carrying.Tombstone(removed.generation_id, removed.token))
+                self._put(group_id, removed.token, transfer.Tombstone(removed.generation_id, removed.token))
         if kept.moves is not None:
             self.in_transit += kept.moves.sent
 
@@ -193,10 +193,10 @@ class Names:
         if group.pending_commits:
             self.open_transactions.append(group_id)
         remove_addresses(group)
-        self._put(group_id, group.token, carrying.living(group))
+        self._put(group_id, group.token, transfer.living(group))
 
-    def _put(self, group_id: str, token: int, carried: carrying.Carried) -> None:
-        state = carrying.encode(carried)
+    def _put(self, group_id: str, token: int, carried: transfer.Carried) -> None:
+        state = transfer.encode(carried)
         if len(state) > STATE_BYTES_MAX:
             raise BadExport(
                 f"The state of the group {group_id!r} takes {len(state)} bytes, and {STATE_BYTES_MAX} are allowed:"

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from coordinator.codec import VERSION
+from coordinator.state.codec import VERSION
 from streaming.errors import CheckpointMismatch
 
 FILE = "identity.json"

@@ -16,11 +16,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from coordinator import codec
-from coordinator.errors import CorruptState
-from coordinator.group_types import timers_of
-from coordinator.hashing import shard_of
-from coordinator.limits import NEVER_MS
+from coordinator.base.errors import CorruptState
+from coordinator.base.hashing import shard_of
+from coordinator.base.limits import NEVER_MS
+from coordinator.shard.group_types import timers_of
+from coordinator.state import codec
 from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch, NoCheckpoint
 from streaming.query import checkpoint

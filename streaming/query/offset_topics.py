@@ -8,8 +8,8 @@ topic that was deleted while no coordinator ran is found as well.
     offsets without an id                get the id that the name has
 
 A broker may be behind the others for a moment. So a report needs two equal answers, one look apart. Each report is a
-request to the coordinator, so a replay contains it; `coordinator.offset_topics` has the rules. A report that comes
-twice changes nothing.
+request to the coordinator, so a replay contains it; `coordinator.common.offset_topics` has the rules. A report that
+comes twice changes nothing.
 
 Source: Kafka's GroupCoordinatorService.onMetadataUpdate.
 """
@@ -24,13 +24,13 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from coordinator.base_request import NO_TOPIC
-from coordinator.consumer_requests import TopicFact
-from coordinator.guard import COORDINATOR
-from coordinator.hashing import shard_of
-from coordinator.limits import SUBSCRIBED_NAMES_MAX
-from coordinator.outputs import OffsetRecord
-from coordinator.requests import OffsetTopic, OffsetTopics
+from coordinator.base.hashing import shard_of
+from coordinator.base.limits import SUBSCRIBED_NAMES_MAX
+from coordinator.common.authorizer import COORDINATOR
+from coordinator.messages.consumer_requests import TopicFact
+from coordinator.messages.fields import NO_TOPIC
+from coordinator.messages.group_records import OffsetRecord
+from coordinator.messages.requests import OffsetTopic, OffsetTopics
 from streaming.config.settings import Settings
 from streaming.config.timeouts import ANSWER_WAIT_S
 from streaming.errors import UserError

@@ -19,15 +19,16 @@ import pybase64
 from msgspec import structs
 from pyspark.sql.streaming.state import GroupState
 
-from coordinator.access import ANONYMOUS
-from coordinator.config import Config
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.errors import CorruptState
-from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.outputs import HeartbeatsAnswer, Output, Reply, StopCoordinatorAnswer
-from coordinator.requests import Received, StopCoordinator, Wake
-from coordinator.rosters import Rosters
-from coordinator.shard import Shard
+from coordinator.base.access import ANONYMOUS
+from coordinator.base.config import Config
+from coordinator.base.errors import CorruptState
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.heartbeats import Heartbeat, Heartbeats
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import Received, StopCoordinator, Wake
+from coordinator.messages.responses import HeartbeatsAnswer, Reply, StopCoordinatorAnswer
+from coordinator.shard.shard import Shard
+from coordinator.state.member_index import Rosters
 from streaming.query import failpoints
 from streaming.query.continuity import LastRecord, Row, check_last_record, follow, last_record
 from streaming.query.durable import sync_before_output

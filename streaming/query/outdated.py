@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 from pyspark.sql import SparkSession
 
-from coordinator.config import MINUTE_MS
+from coordinator.base.config import MINUTE_MS
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, Exit, UserError
 from streaming.kafka.reader import Record, TopicReader, TopicUnread

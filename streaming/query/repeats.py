@@ -21,9 +21,9 @@ from typing import Any
 from confluent_kafka import Producer
 from msgspec import Struct, field
 
-from coordinator.guard import COORDINATOR
-from coordinator.limits import REPUBLISHED_OFFSETS_MAX
-from coordinator.requests import RepublishGroup, TopicPartition
+from coordinator.base.limits import REPUBLISHED_OFFSETS_MAX
+from coordinator.common.authorizer import COORDINATOR
+from coordinator.messages.requests import RepublishGroup, TopicPartition
 from streaming.config.settings import Settings
 from streaming.kafka.clients import producer
 from streaming.kafka.reader import Record, TopicReader

@@ -27,9 +27,9 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from coordinator.guard import COORDINATOR
-from coordinator.limits import ENDED_TRANSACTIONS_MAX, OPEN_TRANSACTIONS_MAX
-from coordinator.requests import EndedTransaction, OpenTransaction, SettleTransactions
+from coordinator.base.limits import ENDED_TRANSACTIONS_MAX, OPEN_TRANSACTIONS_MAX
+from coordinator.common.authorizer import COORDINATOR
+from coordinator.messages.requests import EndedTransaction, OpenTransaction, SettleTransactions
 from streaming.config.settings import Settings
 from streaming.errors import UserError
 from streaming.kafka import topics

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
-from coordinator.requests import Wake
+from coordinator.messages.requests import Wake
 from streaming.config.settings import Settings
 from streaming.kafka.clients import producer
 from streaming.kafka.offsets import OffsetAsker

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from coordinator.limits import ASSIGNMENTS_MAX, SESSION_TIMEOUT_MS_MAX
+from coordinator.base.limits import ASSIGNMENTS_MAX, SESSION_TIMEOUT_MS_MAX
 
 GROUPS_MAX = 10_000_000
 """A hundred times the groups of the largest load that the page about sizing discusses."""

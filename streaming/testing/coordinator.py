@@ -19,13 +19,14 @@ from typing import Any, Self
 from kafka import ConsumerRebalanceListener, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from coordinator.config import Config
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.group import Group
-from coordinator.outputs import Event, Reply
-from coordinator.phases import Phase
-from coordinator.requests import Received, Request, Wake
-from coordinator.shard import Shard
+from coordinator.base.config import Config
+from coordinator.base.states import Phase
+from coordinator.messages.fields import Event
+from coordinator.messages.requests import Received, Request, Wake
+from coordinator.messages.responses import Reply
+from coordinator.shard.shard import Shard
+from coordinator.state.classic_group import Group
+from coordinator.state.consumer_group import ConsumerGroup
 from streaming.client.consumer import GroupConsumer
 from streaming.client.driver import Driver
 from streaming.client.member import GroupMember

@@ -3,15 +3,8 @@
 from kafka import TopicPartition
 from msgspec import Struct
 
-from coordinator.outputs import (
-    AssignmentChanged,
-    Event,
-    MemberEvent,
-    MemberExpired,
-    MemberFenced,
-    MemberLeft,
-    RebalanceStarted,
-)
+from coordinator.messages.events import AssignmentChanged, MemberExpired, MemberFenced, MemberLeft, RebalanceStarted
+from coordinator.messages.fields import Event, MemberEvent
 
 
 class Ownership(Struct, frozen=True):

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from coordinator.outputs import AnyAnswer
-from coordinator.requests import Request
+from coordinator.messages.requests import Request
+from coordinator.messages.responses import AnyAnswer
 from streaming.client.transport import Correspondent
 from streaming.testing.records import Reader, Topics
 from streaming.wire.inbox import Inbox

@@ -6,17 +6,8 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from coordinator.outputs import (
-    AnyEvent,
-    FreezeBroken,
-    MemberExpired,
-    MemberLeft,
-    MemberQuarantined,
-    RebalanceCompleted,
-    RebalanceHeld,
-    RebalanceStarted,
-    SeatTaken,
-)
+from coordinator.messages.events import AnyEvent, MemberExpired, MemberLeft, RebalanceCompleted, RebalanceStarted
+from coordinator.messages.policy_events import FreezeBroken, MemberQuarantined, RebalanceHeld, SeatTaken
 from streaming.views import GroupView
 from streaming.views.fields import PartitionKey
 from streaming.views.owners import Span, spans_of_owners

@@ -13,25 +13,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from coordinator.assignors import ASSIGNORS, Cluster, Plan, Subscriber
-from coordinator.consumer_protocol import (
+from coordinator.base.consumer_protocol import (
     assigned_partitions,
     read_subscription,
     write_assignment,
     write_subscription,
 )
-from coordinator.errors import ErrorCode
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import (
-    AnyEvent,
-    HeartbeatAnswer,
-    JoinGroupAnswer,
-    Output,
-    RebalanceNotice,
-    Reply,
-    SyncGroupAnswer,
-)
-from coordinator.policies import Policy
-from coordinator.requests import (
+from coordinator.base.errors import ErrorCode
+from coordinator.base.policies import Policy
+from coordinator.messages.events import AnyEvent
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import (
     Assignment,
     ExpelMember,
     LeaveGroup,
@@ -41,6 +34,7 @@ from coordinator.requests import (
     SetPolicies,
     SyncGroup,
 )
+from coordinator.messages.responses import HeartbeatAnswer, JoinGroupAnswer, RebalanceNotice, Reply, SyncGroupAnswer
 from streaming.trial.processes import BACK_MS, Process
 from streaming.trial.recording import Recording, Seeded, Start, shard_of
 from streaming.trial.replaying import events_in

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from coordinator.outputs import AnyEvent, MemberExpired, MemberJoined, RebalanceCompleted, RebalanceStarted
-from coordinator.requests import JoinGroup, LeaveGroup, SyncGroup
+from coordinator.messages.events import AnyEvent, MemberExpired, MemberJoined, RebalanceCompleted, RebalanceStarted
+from coordinator.messages.requests import JoinGroup, LeaveGroup, SyncGroup
 from streaming.trial.recording import Recording, Start
 from streaming.trial.replaying import Sender, sender_of
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from coordinator.hashing import shard_of
-from coordinator.outputs import DescribePoliciesAnswer
-from coordinator.requests import DescribePolicies, Received, SetPolicies
+from coordinator.base.hashing import shard_of
+from coordinator.messages.requests import DescribePolicies, Received, SetPolicies
+from coordinator.messages.responses import DescribePoliciesAnswer
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
 from streaming.errors import NotFound, RequestRefused, UserError

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from coordinator.config import Config
-from coordinator.heartbeats import Heartbeats
-from coordinator.outputs import AnyEvent, JoinGroupAnswer, MemberJoined, Output, RebalanceCompleted, Reply
-from coordinator.requests import (
+from coordinator.base.config import Config
+from coordinator.messages.events import AnyEvent, MemberJoined, RebalanceCompleted
+from coordinator.messages.heartbeats import Heartbeats
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import (
     Assignment,
     JoinGroup,
     Received,
@@ -19,7 +20,8 @@ from coordinator.requests import (
     Unreadable,
     Wake,
 )
-from coordinator.shard import Shard
+from coordinator.messages.responses import JoinGroupAnswer, Reply
+from coordinator.shard.shard import Shard
 from streaming.errors import NotFound
 
 SECRET = b"a trial of policies"

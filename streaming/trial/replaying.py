@@ -10,10 +10,12 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from coordinator.errors import ErrorCode
-from coordinator.heartbeats import Heartbeats
-from coordinator.outputs import AnyEvent, JoinGroupAnswer, MemberJoined, Output, RebalanceStarted
-from coordinator.requests import Assignment, JoinGroup, LeaveGroup, Received, SetPolicies, SyncGroup
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.events import AnyEvent, MemberJoined, RebalanceStarted
+from coordinator.messages.heartbeats import Heartbeats
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import Assignment, JoinGroup, LeaveGroup, Received, SetPolicies, SyncGroup
+from coordinator.messages.responses import JoinGroupAnswer
 from streaming.trial.recording import Recording, Seeded, Start, answers_of, policies_at, shard_of
 
 AT_ONCE = 500

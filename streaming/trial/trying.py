@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coordinator.consumer_protocol import assigned_partitions
-from coordinator.limits import FREEZE_MS_MAX
-from coordinator.outputs import AnyEvent, AssignmentChanged, Handover, RebalanceStarted
-from coordinator.policies import Freeze, Policy, Quarantine, Settle, Succession
-from coordinator.requests import SetPolicies
+from coordinator.base.consumer_protocol import assigned_partitions
+from coordinator.base.limits import FREEZE_MS_MAX
+from coordinator.base.policies import Freeze, Policy, Quarantine, Settle, Succession
+from coordinator.messages.events import AnyEvent, AssignmentChanged, Handover, RebalanceStarted
+from coordinator.messages.requests import SetPolicies
 from streaming.errors import UserError
 from streaming.trial.figures import Figures, figures
 from streaming.trial.modelling import Model

@@ -9,19 +9,18 @@ from itertools import chain
 
 from msgspec import UNSET, Struct, field
 
-from coordinator.consumer_group import AWAY_EPOCH
-from coordinator.outputs import (
+from coordinator.base.states import GroupType, Phase
+from coordinator.messages.events import (
     AssignmentChanged,
     GroupConverted,
     GroupDeleted,
-    GroupMember,
-    GroupMoved,
-    GroupRecord,
     MemberExpired,
     MemberLeft,
     PlanMade,
 )
-from coordinator.phases import GroupType, Phase
+from coordinator.messages.group_records import GroupMember, GroupRecord
+from coordinator.messages.move_events import GroupMoved
+from coordinator.state.consumer_group import AWAY_EPOCH
 from streaming.verify.findings import Kind
 from streaming.views.fields import PartitionKey, known
 from streaming.views.text import brief, escape, in_partitions

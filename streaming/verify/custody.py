@@ -8,7 +8,8 @@ import zlib
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from coordinator.outputs import AnyEvent, GroupRecord, OffsetRecord
+from coordinator.messages.events import AnyEvent
+from coordinator.messages.group_records import GroupRecord, OffsetRecord
 from streaming.verify.findings import Finding
 from streaming.verify.moves import Coordinator, GroupMoves
 from streaming.verify.stays import GroupStays, Written

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from coordinator.errors import ErrorCode
-from coordinator.hashing import shard_of
-from coordinator.outputs import AnyAnswer, OffsetCommitAnswer, OffsetFetchAnswer
-from coordinator.phases import Phase
-from coordinator.requests import (
+from coordinator.base.errors import ErrorCode
+from coordinator.base.hashing import shard_of
+from coordinator.base.states import Phase
+from coordinator.messages.requests import (
     DeleteGroup,
     JoinGroup,
     OffsetCommit,
@@ -28,6 +27,7 @@ from coordinator.requests import (
     Unreadable,
     Wake,
 )
+from coordinator.messages.responses import AnyAnswer, OffsetCommitAnswer, OffsetFetchAnswer
 from streaming.verify.findings import Finding, Kind
 from streaming.verify.published import Published
 from streaming.verify.transactions import Transactions

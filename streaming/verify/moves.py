@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from coordinator.hashing import shard_of
-from coordinator.outputs import GroupArrived, GroupReleased, GroupTakenBack
-from coordinator.phases import Phase
+from coordinator.base.hashing import shard_of
+from coordinator.base.states import Phase
+from coordinator.messages.move_events import GroupArrived, GroupReleased, GroupTakenBack
 from streaming.verify.findings import Finding, Kind
 from streaming.verify.snapshots import Commit, Snapshot
 from streaming.verify.stays import GroupStays, Stay

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from coordinator.outputs import OffsetRecord
+from coordinator.messages.group_records import OffsetRecord
 
 OFFSETS_MAX = 2**17
 """The number of a shard's latest published offsets that are kept. An older one is not recognized."""

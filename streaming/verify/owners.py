@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from coordinator.consumer_protocol import READABLE, assigned_partitions
-from coordinator.outputs import GroupRecord
-from coordinator.phases import GroupType, Phase
+from coordinator.base.consumer_protocol import READABLE, assigned_partitions
+from coordinator.base.states import GroupType, Phase
+from coordinator.messages.group_records import GroupRecord
 from streaming.verify.findings import Kind
 from streaming.views.fields import held
 from streaming.views.group import KAFKA

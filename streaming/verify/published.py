@@ -10,17 +10,11 @@ import math
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from coordinator.limits import REMOVED_GROUP_MS, REMOVED_GROUPS_MAX
-from coordinator.outputs import (
-    AnyEvent,
-    GroupArrived,
-    GroupConverted,
-    GroupDeleted,
-    GroupMoved,
-    GroupRecord,
-    OffsetRecord,
-)
-from coordinator.phases import Phase
+from coordinator.base.limits import REMOVED_GROUP_MS, REMOVED_GROUPS_MAX
+from coordinator.base.states import Phase
+from coordinator.messages.events import AnyEvent, GroupConverted, GroupDeleted
+from coordinator.messages.group_records import GroupRecord, OffsetRecord
+from coordinator.messages.move_events import GroupArrived, GroupMoved
 from streaming.verify.consumers import is_of_consumers
 from streaming.verify.custody import Following
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind

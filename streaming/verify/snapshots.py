@@ -10,8 +10,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct, field
 
-from coordinator.outputs import GroupArrived, GroupMember, GroupRecord, GroupReleased, OffsetRecord
-from coordinator.phases import Phase
+from coordinator.base.states import Phase
+from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetRecord
+from coordinator.messages.move_events import GroupArrived, GroupReleased
 from streaming.views.fields import PartitionKey, known
 from streaming.wire.records import Tombstone
 

@@ -9,23 +9,19 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from coordinator.outputs import (
+from coordinator.messages.events import (
     AnyEvent,
     CommitRejected,
-    GroupArrived,
     GroupDeleted,
-    GroupMoved,
-    GroupRecord,
-    GroupReleased,
-    GroupTakenBack,
     MemberFenced,
-    OffsetRecord,
     OffsetsDeleted,
     OffsetsDropped,
     OffsetsExpired,
     RebalanceCompleted,
-    SeatTaken,
 )
+from coordinator.messages.group_records import GroupRecord, OffsetRecord
+from coordinator.messages.move_events import GroupArrived, GroupMoved, GroupReleased, GroupTakenBack
+from coordinator.messages.policy_events import SeatTaken
 from streaming.verify.findings import Kind
 from streaming.verify.snapshots import Chapter, Snapshot
 from streaming.verify.version_audit import CLOCKS_APART_MS

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
-from coordinator.consumer_protocol import READABLE, assigned_partitions
-from coordinator.outputs import GroupRecord, MemberFenced, RebalanceCompleted, SeatTaken
-from coordinator.phases import GroupType, Phase
+from coordinator.base.consumer_protocol import READABLE, assigned_partitions
+from coordinator.base.states import GroupType, Phase
+from coordinator.messages.events import MemberFenced, RebalanceCompleted
+from coordinator.messages.group_records import GroupRecord
+from coordinator.messages.policy_events import SeatTaken
 from streaming.views.text import brief, escape
 
 

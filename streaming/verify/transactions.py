@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer, SettleTransactionsAnswer, TxnOffsetCommitAnswer
-from coordinator.requests import (
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.requests import (
     DeleteGroup,
     EndedTransaction,
     OffsetCommit,
@@ -23,6 +22,7 @@ from coordinator.requests import (
     SettleTransactions,
     TxnOffsetCommit,
 )
+from coordinator.messages.responses import AnyAnswer, SettleTransactionsAnswer, TxnOffsetCommitAnswer
 
 Key = tuple[str, str, int]
 """A group, a topic and a partition."""

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from operator import itemgetter
 
-from coordinator.hashing import shard_of
+from coordinator.base.hashing import shard_of
 from streaming.config.settings import Settings
 from streaming.kafka.prefixes import is_observed
 from streaming.kafka.reader import Progress, Record, TopicReader

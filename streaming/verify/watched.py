@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from coordinator.outputs import GroupRecord
+from coordinator.messages.group_records import GroupRecord
 from streaming.verify.consumers import ConsumerAudit
 from streaming.verify.findings import Finding
 from streaming.verify.offsets import Committed

@@ -5,18 +5,18 @@ from typing import Any
 
 import msgspec
 
-from coordinator.limits import NEVER_MS
-from coordinator.outputs import (
+from coordinator.base.limits import NEVER_MS
+from coordinator.base.states import MOVES, GroupType, Phase
+from coordinator.messages.events import (
     AnyEvent,
     GroupEmptied,
-    GroupMember,
     MemberExpired,
     MemberFenced,
     MemberLeft,
     RebalanceCompleted,
     RebalanceStarted,
 )
-from coordinator.phases import MOVES, GroupType, Phase
+from coordinator.messages.group_records import GroupMember
 from streaming.views.causes import GroupKind
 from streaming.views.fields import held, known, protocol_of, state_of
 from streaming.views.flapping import Begun, flapping, times_begun

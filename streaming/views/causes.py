@@ -12,8 +12,8 @@ from enum import Enum
 
 from msgspec import UNSET
 
-from coordinator.connect_protocol import CONNECT
-from coordinator.outputs import RebalanceStarted
+from coordinator.base.connect_protocol import CONNECT
+from coordinator.messages.events import RebalanceStarted
 
 COOPERATIVE_ROUND = "cooperative_round"
 """A member joins again because it gave up partitions in the round before."""

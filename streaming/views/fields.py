@@ -5,9 +5,9 @@ from typing import TypeVar
 
 from msgspec import UNSET, UnsetType
 
-from coordinator.consumer_group import AWAY_EPOCH
-from coordinator.outputs import GroupMember
-from coordinator.phases import GroupType
+from coordinator.base.states import GroupType
+from coordinator.messages.group_records import GroupMember
+from coordinator.state.consumer_group import AWAY_EPOCH
 
 PartitionKey = tuple[str, int]
 """A topic and a partition."""

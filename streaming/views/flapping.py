@@ -8,7 +8,7 @@ from collections import Counter
 
 from msgspec import Struct
 
-from coordinator.outputs import MemberExpired, MemberFenced, RebalanceStarted
+from coordinator.messages.events import MemberExpired, MemberFenced, RebalanceStarted
 from streaming.views.causes import counts_against
 from streaming.views.group import GroupView
 

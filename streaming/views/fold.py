@@ -10,16 +10,9 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
 
-from coordinator.outputs import (
-    AnyEvent,
-    ClockAhead,
-    GroupArrived,
-    GroupDeleted,
-    GroupRecord,
-    LogBroken,
-    OffsetRecord,
-    Oversized,
-)
+from coordinator.messages.events import AnyEvent, ClockAhead, GroupDeleted, LogBroken, Oversized
+from coordinator.messages.group_records import GroupRecord, OffsetRecord
+from coordinator.messages.move_events import GroupArrived
 from streaming.views.fields import known
 from streaming.views.group import GroupView
 from streaming.views.version_follower import EVENTS, GROUPS

@@ -7,38 +7,34 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from coordinator.outputs import (
+from coordinator.base.states import GroupType, Phase
+from coordinator.messages.events import (
     AnyEvent,
     AssignmentChanged,
     CommitRejected,
     EpochFenced,
-    FreezeBegun,
-    FreezeBroken,
     GroupConverted,
     GroupEmptied,
-    GroupMember,
-    GroupRecord,
-    HistoryGap,
-    MemberEvent,
     MemberExpired,
     MemberFenced,
-    MemberGone,
     MemberJoined,
     MemberLeft,
-    MemberQuarantined,
-    ObservationBegan,
-    OffsetRecord,
-    OffsetsForgotten,
     PlanMade,
-    QuarantineEnded,
     RebalanceCompleted,
-    RebalanceHeld,
     RebalanceStarted,
+)
+from coordinator.messages.fields import MemberEvent
+from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetRecord
+from coordinator.messages.observed_events import HistoryGap, MemberGone, ObservationBegan, OffsetsForgotten, TopicNamed
+from coordinator.messages.policy_events import (
+    FreezeBegun,
+    FreezeBroken,
+    MemberQuarantined,
+    QuarantineEnded,
+    RebalanceHeld,
     SeatTaken,
     SeatVacated,
-    TopicNamed,
 )
-from coordinator.phases import GroupType, Phase
 from streaming.views.causes import COOPERATIVE_ROUND, GroupKind, is_further_round, kind_of
 from streaming.views.fields import PartitionKey, held, known
 from streaming.views.moving import Moving

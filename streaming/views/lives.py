@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from coordinator.outputs import AnyEvent, GroupArrived, GroupMoved, GroupReleased, GroupTakenBack
+from coordinator.messages.events import AnyEvent
+from coordinator.messages.move_events import GroupArrived, GroupMoved, GroupReleased, GroupTakenBack
 from streaming.views.fold import Views
 from streaming.views.group import GroupView
 

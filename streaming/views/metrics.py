@@ -18,9 +18,9 @@ from contextlib import AbstractContextManager
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from coordinator.connect_protocol import Work
-from coordinator.outputs import GroupMember
-from coordinator.phases import GroupType, Phase
+from coordinator.base.connect_protocol import Work
+from coordinator.base.states import GroupType, Phase
+from coordinator.messages.group_records import GroupMember
 from streaming.views import observed_metrics, policy_metrics
 from streaming.views.families import Family, Figure, Histogram, Sample, by_label, histogram, one_value
 from streaming.views.fields import AWAY, held, known, state_of

@@ -11,8 +11,8 @@ from itertools import chain, islice
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from coordinator.outputs import GroupMember, GroupRecord
-from coordinator.phases import GroupType, Phase
+from coordinator.base.states import GroupType, Phase
+from coordinator.messages.group_records import GroupMember, GroupRecord
 from streaming.views.fields import PartitionKey, held, known
 
 PLACES_MAX = 1_000

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
-from coordinator.outputs import AnyEvent, MemberGone, MemberJoined, RebalanceStarted
+from coordinator.messages.events import AnyEvent, MemberJoined, RebalanceStarted
+from coordinator.messages.observed_events import MemberGone
 from streaming.views.advice import (
     ADVICE,
     GAP,

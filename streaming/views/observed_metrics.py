@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from coordinator.phases import GroupType
+from coordinator.base.states import GroupType
 from streaming.views.families import Family, by_label
 from streaming.views.group import GroupView
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from coordinator.outputs import HistoryGap, MemberGone, RebalanceStarted
+from coordinator.messages.events import RebalanceStarted
+from coordinator.messages.observed_events import HistoryGap, MemberGone
 from streaming.views.advice import DID, DID_OF_CONSUMERS, Advice
 from streaming.views.rebalances import Rebalance
 from streaming.views.text import brief, clock, counted, duration, escape, is_standard, reason_in_short

@@ -10,23 +10,21 @@ from typing import TypeGuard
 
 from msgspec import Struct
 
-from coordinator.outputs import (
+from coordinator.base.states import GroupType
+from coordinator.messages.events import (
     AnyEvent,
     AssignmentChanged,
-    GroupArrived,
     GroupDeleted,
-    GroupMoved,
-    GroupReleased,
     MemberBack,
     MemberExpired,
     MemberFenced,
-    MemberGone,
     MemberJoined,
     MemberLeft,
     RebalanceCompleted,
-    SeatTaken,
 )
-from coordinator.phases import GroupType
+from coordinator.messages.move_events import GroupArrived, GroupMoved, GroupReleased
+from coordinator.messages.observed_events import MemberGone
+from coordinator.messages.policy_events import SeatTaken
 from streaming.views.fields import PartitionKey
 from streaming.views.group import GroupView
 from streaming.views.rebalances import named

@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from coordinator.outputs import MemberExpired, MemberJoined, MemberLeft, RebalanceCompleted, RebalanceStarted
-from coordinator.policies import Quarantine, Settle, Succession
+from coordinator.base.policies import Quarantine, Settle, Succession
+from coordinator.messages.events import MemberExpired, MemberJoined, MemberLeft, RebalanceCompleted, RebalanceStarted
 from streaming.views.group import GroupView
 from streaming.views.rebalances import Rebalance, rebalances
 from streaming.views.seats import REBALANCED, TAKEN, HeldPeriod, SeatHistory

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from itertools import product
 
-from coordinator.outputs import Hold
+from coordinator.messages.group_records import Hold
 from streaming.views.families import Family, Figure, Histogram, Sample, by_label, one_value
 from streaming.views.fields import known
 from streaming.views.group import UNOWNED_MS, GroupView

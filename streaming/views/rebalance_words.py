@@ -1,6 +1,6 @@
 """The events of rebalances, in words."""
 
-from coordinator.outputs import AssignmentChanged, RebalanceCompleted, RebalanceStarted
+from coordinator.messages.events import AssignmentChanged, RebalanceCompleted, RebalanceStarted
 from streaming.views.causes import cause_of
 from streaming.views.fields import known
 from streaming.views.rebalances import INFERRED

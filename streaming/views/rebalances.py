@@ -12,21 +12,20 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 
-from coordinator.outputs import (
+from coordinator.messages.events import (
     AnyEvent,
     AssignmentChanged,
     Estimate,
     GroupEmptied,
     Handover,
-    HistoryGap,
     MemberExpired,
-    MemberGone,
     MemberJoined,
     MemberLeft,
     PlanMade,
     RebalanceCompleted,
     RebalanceStarted,
 )
+from coordinator.messages.observed_events import HistoryGap, MemberGone
 from streaming.views.causes import cause_of, is_further_round
 from streaming.views.fields import known
 from streaming.views.moving import Moving

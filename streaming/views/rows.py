@@ -5,9 +5,10 @@ Times are Unix milliseconds. Lags are numbers of records. An unknown value is nu
 
 from msgspec import Struct
 
-from coordinator.connect_protocol import Work
-from coordinator.outputs import AnyEvent, Estimate, PolicyName, RebalanceStarted
-from coordinator.phases import GroupType, Phase
+from coordinator.base.connect_protocol import Work
+from coordinator.base.states import GroupType, Phase
+from coordinator.messages.events import AnyEvent, Estimate, RebalanceStarted
+from coordinator.messages.responses import PolicyName
 from streaming.views.flapping import Flapping
 from streaming.views.fold import Alarm
 from streaming.views.owners import Span

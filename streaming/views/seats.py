@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from coordinator.outputs import (
+from coordinator.messages.events import (
     AnyEvent,
     GroupConverted,
     GroupDeleted,
@@ -16,13 +16,9 @@ from coordinator.outputs import (
     MemberExpired,
     MemberFenced,
     MemberLeft,
-    MemberQuarantined,
-    QuarantineEnded,
-    RebalanceHeld,
     RebalanceStarted,
-    SeatTaken,
-    SeatVacated,
 )
+from coordinator.messages.policy_events import MemberQuarantined, QuarantineEnded, RebalanceHeld, SeatTaken, SeatVacated
 from streaming.views.fields import PartitionKey, known
 from streaming.views.group import GroupView
 

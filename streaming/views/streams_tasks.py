@@ -11,7 +11,7 @@ import struct
 
 from msgspec import Struct
 
-from coordinator.consumer_protocol import Reader, read_assignment
+from coordinator.base.consumer_protocol import Reader, read_assignment
 
 VERSION_MAX = 11
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 
-from coordinator.connect_protocol import Work
+from coordinator.base.connect_protocol import Work
 from streaming.moments import calendar_time
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from coordinator.outputs import MemberAway
-from coordinator.phases import GroupType, Phase
+from coordinator.base.states import GroupType, Phase
+from coordinator.messages.events import MemberAway
 from streaming.views.fields import AWAY, known, state_of
 from streaming.views.group import GroupView
 from streaming.views.moving import moving

@@ -4,7 +4,9 @@ import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from coordinator.outputs import GroupArrived, GroupDeleted, GroupMoved, GroupRecord, OffsetRecord
+from coordinator.messages.events import GroupDeleted
+from coordinator.messages.group_records import GroupRecord, OffsetRecord
+from coordinator.messages.move_events import GroupArrived, GroupMoved
 from streaming.config.settings import Settings
 from streaming.kafka.reader import TopicReader
 from streaming.moments import monotonic_ms

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from coordinator.outputs import AnyEvent, MemberExpired, MemberJoined, RebalanceStarted
-from coordinator.phases import GroupType
+from coordinator.base.states import GroupType
+from coordinator.messages.events import AnyEvent, MemberExpired, MemberJoined, RebalanceStarted
 from streaming.views.advice import (
     DID_NOT_COME_BACK,
     DID_OF_CONSUMERS,

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from coordinator.connect_protocol import Work
-from coordinator.consumer_group import AWAY_EPOCH
-from coordinator.outputs import (
+from coordinator.base.connect_protocol import Work
+from coordinator.base.states import GroupType, Phase
+from coordinator.messages.events import (
     AccessChanged,
     AccessDenied,
     AnyEvent,
@@ -20,51 +20,48 @@ from coordinator.outputs import (
     ClockAhead,
     CommitRejected,
     EpochFenced,
-    FreezeBegun,
-    FreezeBroken,
-    GroupArrived,
     GroupConverted,
     GroupDeleted,
     GroupEmptied,
-    GroupMember,
-    GroupMoved,
-    GroupRecord,
-    GroupReleased,
-    GroupTakenBack,
-    HistoryGap,
-    Hold,
     LogBroken,
     MemberAway,
     MemberBack,
     MemberExpired,
     MemberFenced,
-    MemberGone,
     MemberJoined,
     MemberLeft,
-    MemberQuarantined,
-    MoveIgnored,
-    ObservationBegan,
-    OffsetRecord,
     OffsetsDeleted,
     OffsetsDropped,
     OffsetsExpired,
-    OffsetsForgotten,
     Oversized,
     PlanMade,
-    PolicySet,
-    QuarantineEnded,
     RebalanceCompleted,
-    RebalanceHeld,
     RebalanceStarted,
     Rejected,
-    SeatTaken,
-    SeatVacated,
+)
+from coordinator.messages.group_records import GroupMember, GroupRecord, Hold, OffsetRecord
+from coordinator.messages.move_events import (
+    GroupArrived,
+    GroupMoved,
+    GroupReleased,
+    GroupTakenBack,
+    MoveIgnored,
     SlotsAdopted,
     SlotsIgnored,
     SlotsReleased,
-    TopicNamed,
 )
-from coordinator.phases import GroupType, Phase
+from coordinator.messages.observed_events import HistoryGap, MemberGone, ObservationBegan, OffsetsForgotten, TopicNamed
+from coordinator.messages.policy_events import (
+    FreezeBegun,
+    FreezeBroken,
+    MemberQuarantined,
+    PolicySet,
+    QuarantineEnded,
+    RebalanceHeld,
+    SeatTaken,
+    SeatVacated,
+)
+from coordinator.state.consumer_group import AWAY_EPOCH
 from streaming.views.observed_words import facts, gap_in_words
 from streaming.views.rebalance_words import completed, handovers, started
 from streaming.views.text import (

@@ -23,12 +23,13 @@ from typing import Annotated, Self
 import msgspec
 from msgspec import Meta, Struct
 
-from coordinator import codec, limits
-from coordinator.base_request import Name
-from coordinator.errors import CorruptState
-from coordinator.hashing import crc32c
-from coordinator.move_requests import GroupId, MoveId, Number, Time
-from coordinator.moving import carrying
+from coordinator.base import limits
+from coordinator.base.errors import CorruptState
+from coordinator.base.hashing import crc32c
+from coordinator.messages.fields import Name
+from coordinator.messages.move_requests import GroupId, MoveId, Number, Time
+from coordinator.moves import transfer
+from coordinator.state import codec
 from streaming.errors import BadExport
 
 FORMAT = "groupcoord-export"
@@ -100,9 +101,9 @@ class Line(Struct, frozen=True, kw_only=True, tag="adopt_group", tag_field="kind
     state: _State
 
     @property
-    def carried(self) -> carrying.Carried:
+    def carried(self) -> transfer.Carried:
         """The state, which has been checked."""
-        return carrying.read(self.state)
+        return transfer.read(self.state)
 
 
 class _Foot(Struct, frozen=True, forbid_unknown_fields=True):
@@ -284,13 +285,13 @@ def _problem_of(line: Line, head: Head) -> str | None:
     if len(line.state) != line.bytes or crc32c(line.state) != line.crc:
         return "the checksum of the group is wrong"
     try:
-        carried = carrying.read(line.state)
-        if isinstance(carried, carrying.Nothing):
+        carried = transfer.read(line.state)
+        if isinstance(carried, transfer.Nothing):
             return "it has no group"
-        if isinstance(carried, carrying.Living):
-            if carrying.is_too_large(carried):
+        if isinstance(carried, transfer.Living):
+            if transfer.is_too_large(carried):
                 return "the group inflates to too many bytes"
-            if carrying.group_of(carried).group_id != line.group_id:
+            if transfer.group_of(carried).group_id != line.group_id:
                 return "it has another group"
     except (CorruptState, KeyError):
         return "the group cannot be read"

@@ -21,8 +21,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from coordinator.errors import name_of
-from coordinator.outputs import (
+from coordinator.base.errors import name_of
+from coordinator.messages.responses import (
     AnyAnswer,
     AssignmentNotice,
     ConsumerGroupHeartbeatAnswer,

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
-from coordinator.move_requests import PeerRecord
-from coordinator.requests import Received, Unreadable
+from coordinator.messages.move_requests import PeerRecord
+from coordinator.messages.requests import Received, Unreadable
 from streaming.wire.records import SIGNATURE_CHARS, decode_peer_record, encode_request
 
 HASH = "sha256"

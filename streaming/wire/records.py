@@ -1,4 +1,4 @@
-"""The conversion between Kafka records and the types of `coordinator.requests` and `coordinator.outputs`, as JSON."""
+"""The conversion between Kafka records and the types of `coordinator.messages`, as JSON."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -6,25 +6,15 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import msgspec
 
-from coordinator.base_request import Id
-from coordinator.errors import ErrorCode
-from coordinator.limits import RECORD_BYTES_MAX
-from coordinator.move_requests import PEER_RECORDS, PeerRecord
-from coordinator.outputs import (
-    AnyAnswer,
-    AnyEvent,
-    ErrorAnswer,
-    GroupKey,
-    GroupRecord,
-    OffsetKey,
-    OffsetRecord,
-    Output,
-    Oversized,
-    Published,
-    Reply,
-    ToPeer,
-)
-from coordinator.requests import Request, Unreadable, Wake
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import RECORD_BYTES_MAX
+from coordinator.messages.events import AnyEvent, Oversized
+from coordinator.messages.fields import Id
+from coordinator.messages.group_records import GroupKey, GroupRecord, OffsetKey, OffsetRecord, Published
+from coordinator.messages.move_requests import PEER_RECORDS, PeerRecord
+from coordinator.messages.outputs import Output, ToPeer
+from coordinator.messages.requests import Request, Unreadable, Wake
+from coordinator.messages.responses import AnyAnswer, ErrorAnswer, Reply
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ import struct
 
 from msgspec import structs
 
-from coordinator.access import UNKNOWN_HOST
-from coordinator.heartbeats import Heartbeats
-from coordinator.requests import Received, Request, Unreadable, Wake
+from coordinator.base.access import UNKNOWN_HOST
+from coordinator.messages.heartbeats import Heartbeats
+from coordinator.messages.requests import Received, Request, Unreadable, Wake
 from streaming.wire.records import SIGNATURE_CHARS, SIGNATURE_END, decode_request, encode_request
 
 KEY_BYTES_MIN = 32

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct, field
 
-from coordinator.outputs import GroupRecord, OffsetRecord
+from coordinator.messages.group_records import GroupRecord, OffsetRecord
 from streaming.wire.records import Tombstone
 
 Key = bytes | tuple[str, int] | None

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer, Moved
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.responses import AnyAnswer, Moved
 
 NAMES_MAX = 100_000
 """The names that are stored. Beyond it the oldest one is dropped, and its next request is redirected once more."""

@@ -19,7 +19,7 @@ from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from coordinator.assignors import ASSIGNORS, Cluster, Plan, Subscriber
-from coordinator.consumer_protocol import Subscription
+from coordinator.base.consumer_protocol import Subscription
 from tests.benchmarks import bench
 from tests.benchmarks.bench import say
 from tests.benchmarks.figures import Figures

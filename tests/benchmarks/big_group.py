@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.config import Config
-from coordinator.outputs import AnyAnswer, DescribeGroupAnswer, JoinedMember, JoinGroupAnswer, Reply
-from coordinator.phases import Phase
-from coordinator.requests import Assignment, DescribeGroup, LeaveGroup, Leaving, Received, Request
-from coordinator.rosters import Rosters
-from coordinator.shard import Shard
+from coordinator.base.config import Config
+from coordinator.base.states import Phase
+from coordinator.messages.requests import Assignment, DescribeGroup, LeaveGroup, Leaving, Received, Request
+from coordinator.messages.responses import AnyAnswer, DescribeGroupAnswer, JoinedMember, JoinGroupAnswer, Reply
+from coordinator.shard.shard import Shard
+from coordinator.state.member_index import Rosters
 from streaming.client.plans import make_plan, resolve
 from streaming.config.settings import Settings
 from tests.benchmarks import bench, crowd

@@ -16,7 +16,7 @@ from typing import Any
 from kafka.protocol.consumer.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from coordinator.requests import JoinGroup, SyncGroup
+from coordinator.messages.requests import JoinGroup, SyncGroup
 from tests.benchmarks import closed_loop
 from tests.benchmarks.load import Load
 from tests.benchmarks.members import Member, members

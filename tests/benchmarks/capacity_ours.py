@@ -18,8 +18,8 @@ from confluent_kafka import TopicPartition
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.producer import ProduceRequest
 
-from coordinator.heartbeats import Heartbeats
-from coordinator.outputs import HeartbeatAnswer, HeartbeatsAnswer
+from coordinator.messages.heartbeats import Heartbeats
+from coordinator.messages.responses import HeartbeatAnswer, HeartbeatsAnswer
 from streaming.wire.records import decode_answer, encode_request
 from tests.benchmarks import closed_loop
 from tests.benchmarks.load import Load, Swarm

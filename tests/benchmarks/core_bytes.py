@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from coordinator.config import Config
-from coordinator.outputs import JoinGroupAnswer, Output, Reply
-from coordinator.requests import OffsetCommit, OffsetToCommit, Received, Request
-from coordinator.shard import Shard
+from coordinator.base.config import Config
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import OffsetCommit, OffsetToCommit, Received, Request
+from coordinator.messages.responses import JoinGroupAnswer, Reply
+from coordinator.shard.shard import Shard
 from streaming.wire.records import OutputTopics, encode_request, pack
 from tests.benchmarks.figures import Figures
 from tests.benchmarks.members import TOPIC, Member, members

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coordinator.requests import Request
+from coordinator.messages.requests import Request
 from streaming.config.settings import Settings
 from streaming.sizing.costs import COSTS, Figure
 from streaming.sizing.table import read_costs, write_costs

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from coordinator.hashing import shard_of
-from coordinator.limits import RECORD_BYTES_MAX
-from coordinator.outputs import AnyAnswer, JoinGroupAnswer
-from coordinator.requests import JoinGroup, Request
+from coordinator.base.hashing import shard_of
+from coordinator.base.limits import RECORD_BYTES_MAX
+from coordinator.messages.requests import JoinGroup, Request
+from coordinator.messages.responses import AnyAnswer, JoinGroupAnswer
 from streaming.config.settings import Settings
 from streaming.wire.records import decode_answer, encode_request
 from tests.benchmarks.bench import BenchFailed

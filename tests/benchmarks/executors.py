@@ -40,7 +40,7 @@ from unittest.mock import patch
 import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from coordinator.hashing import shard_of
+from coordinator.base.hashing import shard_of
 from streaming.config.settings import Settings
 from streaming.embedded.child import Child
 from streaming.query.durable import BATCH

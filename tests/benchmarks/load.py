@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
-from coordinator.hashing import shard_of
-from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer
-from coordinator.requests import Request
+from coordinator.base.hashing import shard_of
+from coordinator.messages.requests import Request
+from coordinator.messages.responses import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer
 from streaming.wire.records import decode_answer, encode_request
 from tests.benchmarks.figures import percentile
 from tests.benchmarks.members import HEARTBEAT_INTERVAL_S, Member, members

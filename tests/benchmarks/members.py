@@ -4,9 +4,17 @@ from dataclasses import dataclass, field
 from struct import pack
 from uuid import NAMESPACE_OID, uuid5
 
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import JoinGroupAnswer
-from coordinator.requests import Assignment, JoinGroup, OffsetCommit, OffsetToCommit, Protocol, Request, SyncGroup
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import (
+    Assignment,
+    JoinGroup,
+    OffsetCommit,
+    OffsetToCommit,
+    Protocol,
+    Request,
+    SyncGroup,
+)
+from coordinator.messages.responses import JoinGroupAnswer
 
 HEARTBEAT_INTERVAL_S = 3
 SESSION_TIMEOUT_MS = 300_000  # so that no member expires in a measurement, even if the coordinator cannot keep up

@@ -28,23 +28,16 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from coordinator.config import Config
-from coordinator.errors import ErrorCode
-from coordinator.hashing import shard_of
-from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.limits import HEARTBEATS_MAX
-from coordinator.outputs import (
-    HeartbeatsAnswer,
-    JoinGroupAnswer,
-    MemberExpired,
-    OffsetCommitAnswer,
-    RebalanceCompleted,
-    Reply,
-    SyncGroupAnswer,
-)
-from coordinator.requests import JoinGroup, Received, Request, Wake
-from coordinator.rosters import Rosters
-from coordinator.shard import Shard
+from coordinator.base.config import Config
+from coordinator.base.errors import ErrorCode
+from coordinator.base.hashing import shard_of
+from coordinator.base.limits import HEARTBEATS_MAX
+from coordinator.messages.events import MemberExpired, RebalanceCompleted
+from coordinator.messages.heartbeats import Heartbeat, Heartbeats
+from coordinator.messages.requests import JoinGroup, Received, Request, Wake
+from coordinator.messages.responses import HeartbeatsAnswer, JoinGroupAnswer, OffsetCommitAnswer, Reply, SyncGroupAnswer
+from coordinator.shard.shard import Shard
+from coordinator.state.member_index import Rosters
 from streaming.progress import Work, shown
 from streaming.query.operator import disable_garbage_collection
 from tests.benchmarks.figures import percentile

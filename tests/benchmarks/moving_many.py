@@ -18,9 +18,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import AnyAnswer, JoinGroupAnswer
-from coordinator.requests import JoinGroup, Request
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import JoinGroup, Request
+from coordinator.messages.responses import AnyAnswer, JoinGroupAnswer
 from streaming.config.settings import Settings
 from streaming.gateway.coordinators import Coordinators
 from tests.benchmarks import bench

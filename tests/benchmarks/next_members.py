@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from uuid import NAMESPACE_OID, uuid5
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions, TopicFact
-from coordinator.outputs import ConsumerGroupHeartbeatAnswer
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions, TopicFact
+from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer
 from streaming.gateway.ids import id_text
 from tests.benchmarks.members import REBALANCE_TIMEOUT_MS
 

@@ -20,7 +20,7 @@ from statistics import median, quantiles
 from confluent_kafka import Producer
 from playwright.sync_api import expect, sync_playwright
 
-from coordinator.hashing import java_hash
+from coordinator.base.hashing import java_hash
 from streaming.cli.showing import folded
 from streaming.config.settings import Settings
 from streaming.embedded.child import Child

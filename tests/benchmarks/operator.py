@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeVar
 
-from coordinator.config import Config
-from coordinator.outputs import ConsumerGroupHeartbeatAnswer, HeartbeatAnswer, JoinGroupAnswer, Output, Reply
-from coordinator.requests import Received, Request
-from coordinator.rosters import Rosters
-from coordinator.shard import Shard
+from coordinator.base.config import Config
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import Received, Request
+from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer, HeartbeatAnswer, JoinGroupAnswer, Reply
+from coordinator.shard.shard import Shard
+from coordinator.state.member_index import Rosters
 from streaming.wire.records import OutputTopics, decode_request, encode_request, pack
 from tests.benchmarks import bench, next_members
 from tests.benchmarks.bench import say

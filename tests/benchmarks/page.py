@@ -15,9 +15,9 @@ from statistics import median, quantiles
 from confluent_kafka import Producer
 from playwright.sync_api import Page, expect, sync_playwright
 
-from coordinator.hashing import shard_of
-from coordinator.outputs import GroupRecord, Published
-from coordinator.phases import Phase
+from coordinator.base.hashing import shard_of
+from coordinator.base.states import Phase
+from coordinator.messages.group_records import GroupRecord, Published
 from streaming.config.settings import Settings
 from streaming.kafka.topics import ensure
 from streaming.wire.records import OutputTopics, to_row

@@ -8,8 +8,8 @@ policies, and the model under one other policy.
 import argparse
 import time
 
-from coordinator.policies import Policy, Succession
-from coordinator.requests import Received
+from coordinator.base.policies import Policy, Succession
+from coordinator.messages.requests import Received
 from streaming.trial.recording import Recording
 from streaming.trial.trying import run_trial
 from streaming.wire.records import decode_request

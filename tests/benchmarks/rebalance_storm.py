@@ -9,13 +9,13 @@ partitions.
 import time
 from collections.abc import Iterator, Sequence
 
-from coordinator.consumer_protocol import assigned_partitions, write_assignment
-from coordinator.effects import Assigned, Failed, MakePlan, PrepareToJoin
-from coordinator.member import MemberState
-from coordinator.member_config import MemberConfig
-from coordinator.outputs import DescribeGroupAnswer, JoinedMember
-from coordinator.phases import Phase
-from coordinator.requests import Assignment, DescribeGroup, Protocol
+from coordinator.base.consumer_protocol import assigned_partitions, write_assignment
+from coordinator.base.states import Phase
+from coordinator.member.effects import Assigned, Failed, MakePlan, PrepareToJoin
+from coordinator.member.member import MemberState
+from coordinator.member.requests import MemberConfig
+from coordinator.messages.requests import Assignment, DescribeGroup, Protocol
+from coordinator.messages.responses import DescribeGroupAnswer, JoinedMember
 from streaming.client import Transport
 from streaming.client.driver import Driver
 from streaming.config.settings import Settings

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
-from coordinator.hashing import shard_of
-from coordinator.outputs import JoinGroupAnswer
-from coordinator.requests import Request
+from coordinator.base.hashing import shard_of
+from coordinator.messages.requests import Request
+from coordinator.messages.responses import JoinGroupAnswer
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.embedded.child import Child

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient
 
-from coordinator.policies import Policy, Succession
+from coordinator.base.policies import Policy, Succession
 from streaming.administration.policies import set_policies
 from streaming.config.settings import Settings
 from streaming.moments import unix_ms

@@ -14,9 +14,9 @@ from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 
-from coordinator.config import Config
-from coordinator.requests import OffsetCommit, OffsetToCommit, Received
-from coordinator.shard import Shard
+from coordinator.base.config import Config
+from coordinator.messages.requests import OffsetCommit, OffsetToCommit, Received
+from coordinator.shard.shard import Shard
 from streaming.config.settings import Settings
 from tests.benchmarks import bench, crowd
 from tests.benchmarks.bench import BenchFailed, say

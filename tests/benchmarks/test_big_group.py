@@ -1,7 +1,7 @@
 """Tests of the parts of the benchmark of big groups that need no broker."""
 
-from coordinator.consumer_protocol import assigned_partitions
-from coordinator.outputs import JoinedMember, JoinGroupAnswer
+from coordinator.base.consumer_protocol import assigned_partitions
+from coordinator.messages.responses import JoinedMember, JoinGroupAnswer
 from tests.benchmarks.big_group import PARTITIONS_EACH, SIZES, Planner, core_alone_us
 from tests.benchmarks.meanings import MEANINGS
 from tests.benchmarks.members import METADATA, TOPIC

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from coordinator.config import Config
-from coordinator.outputs import JoinGroupAnswer, Output, Reply
-from coordinator.phases import Phase
-from coordinator.requests import (
+from coordinator.base.config import Config
+from coordinator.base.states import Phase
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import (
     Assignment,
     DescribeGroup,
     JoinGroup,
@@ -26,8 +26,9 @@ from coordinator.requests import (
     Request,
     SyncGroup,
 )
-from coordinator.rosters import Rosters
-from coordinator.shard import Shard
+from coordinator.messages.responses import JoinGroupAnswer, Reply
+from coordinator.shard.shard import Shard
+from coordinator.state.member_index import Rosters
 from streaming.wire.records import OutputTopics, pack
 from tests.benchmarks import bench
 from tests.benchmarks.bench import say

@@ -23,7 +23,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 
-from coordinator.hashing import shard_of
+from coordinator.base.hashing import shard_of
 from streaming.config.settings import Settings
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchFailed, say

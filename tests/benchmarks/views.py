@@ -9,9 +9,9 @@ from time import perf_counter
 
 from confluent_kafka import Producer
 
-from coordinator.hashing import shard_of
-from coordinator.outputs import JoinGroupAnswer, Reply
-from coordinator.requests import OffsetCommit, OffsetToCommit
+from coordinator.base.hashing import shard_of
+from coordinator.messages.requests import OffsetCommit, OffsetToCommit
+from coordinator.messages.responses import JoinGroupAnswer, Reply
 from streaming.config.settings import Settings
 from streaming.kafka.topics import ensure
 from streaming.views import Raw, Views

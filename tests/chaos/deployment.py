@@ -17,8 +17,9 @@ from typing import Any, Self
 import psutil
 from kafka import KafkaAdminClient, KafkaProducer
 
-from coordinator.consumer_protocol import read_assignment
-from coordinator.outputs import OffsetRecord, SeatTaken
+from coordinator.base.consumer_protocol import read_assignment
+from coordinator.messages.group_records import OffsetRecord
+from coordinator.messages.policy_events import SeatTaken
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
 from streaming.embedded import Broker

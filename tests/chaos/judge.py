@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.outputs import OffsetRecord, SeatTaken
+from coordinator.messages.group_records import OffsetRecord
+from coordinator.messages.policy_events import SeatTaken
 from tests.chaos.history import Note, read
 
 

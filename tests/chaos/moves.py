@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from coordinator.outputs import OffsetRecord, SeatTaken
-from coordinator.requests import OffsetCommit, OffsetToCommit
+from coordinator.messages.group_records import OffsetRecord
+from coordinator.messages.policy_events import SeatTaken
+from coordinator.messages.requests import OffsetCommit, OffsetToCommit
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
 from streaming.errors import Exit

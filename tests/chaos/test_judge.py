@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from coordinator.outputs import OffsetRecord, SeatTaken
+from coordinator.messages.group_records import OffsetRecord
+from coordinator.messages.policy_events import SeatTaken
 from tests.chaos.judge import Run
 
 ENDS = {0: 10}

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
 
-from coordinator.outputs import AnyAnswer, OffsetCommitAnswer
-from coordinator.requests import OffsetCommit, OffsetToCommit, Request
+from coordinator.messages.requests import OffsetCommit, OffsetToCommit, Request
+from coordinator.messages.responses import AnyAnswer, OffsetCommitAnswer
 from tests.benchmarks.crowd import Ask, Crowd
 from tests.benchmarks.members import Member
 from tests.system.waiting import HANG_S, wait_until

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.outputs import OffsetFetchAnswer
-from coordinator.requests import OffsetFetch
+from coordinator.messages.requests import OffsetFetch
+from coordinator.messages.responses import OffsetFetchAnswer
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.verify import verify

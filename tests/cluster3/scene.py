@@ -17,7 +17,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, Offse
 from kafka import TopicPartition as OurPlace
 from kafka.errors import KafkaError
 
-from coordinator.hashing import shard_of
+from coordinator.base.hashing import shard_of
 from streaming.client import GroupConsumer, GroupMember
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings

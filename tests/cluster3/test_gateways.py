@@ -17,7 +17,7 @@ from kafka.errors import NotLeaderForPartitionError
 from kafka.protocol.producer import ProduceRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from coordinator.hashing import shard_of
+from coordinator.base.hashing import shard_of
 from streaming.config.settings import Settings
 from streaming.embedded.broker import HOST
 from streaming.gateway import Gateway, topics

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from coordinator.requests import DescribeGroup
+from coordinator.messages.requests import DescribeGroup
 from streaming.cli.main import app
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings

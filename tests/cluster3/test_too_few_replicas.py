@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.requests import DescribeGroup
+from coordinator.messages.requests import DescribeGroup
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoAnswer, UserError

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from coordinator.hashing import shard_of
+from coordinator.base.hashing import shard_of
 from streaming.client.transport import Transport
 from streaming.errors import Exit
 from tests.cluster3.brokers import IDS, ThreeBrokers

@@ -2,8 +2,8 @@
 
 from msgspec.structs import asdict, replace
 
-from coordinator.heartbeats import Heartbeat
-from coordinator.requests import Received
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import Received
 
 
 class PlainHeartbeat(Heartbeat, frozen=True, kw_only=True, tag="heartbeat"):

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from coordinator.requests import EndedTransaction, OpenTransaction
-from coordinator.shard import Shard
+from coordinator.messages.requests import EndedTransaction, OpenTransaction
+from coordinator.shard.shard import Shard
 
 
 def report(

@@ -13,24 +13,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 from unittest.mock import patch
 
-from coordinator.config import Config
-from coordinator.errors import ErrorCode
-from coordinator.group import Group
-from coordinator.heartbeats import Heartbeat
-from coordinator.kinds import KINDS
-from coordinator.outputs import (
-    AnyAnswer,
-    Event,
-    JoinGroupAnswer,
-    MemberFenced,
-    MemberJoined,
-    Output,
-    Published,
-    RebalanceNotice,
-    Reply,
-)
-from coordinator.policies import Policy
-from coordinator.requests import (
+from coordinator.base.config import Config
+from coordinator.base.errors import ErrorCode
+from coordinator.base.policies import Policy
+from coordinator.messages.events import MemberFenced, MemberJoined
+from coordinator.messages.fields import Event
+from coordinator.messages.group_records import Published
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import (
     Assignment,
     DeleteGroup,
     DescribeGroup,
@@ -56,8 +47,11 @@ from coordinator.requests import (
     TopicPartitions,
     Unreadable,
 )
-from coordinator.rosters import Rosters
-from coordinator.shard import Shard
+from coordinator.messages.responses import AnyAnswer, JoinGroupAnswer, RebalanceNotice, Reply
+from coordinator.shard.handlers import KINDS
+from coordinator.shard.shard import Shard
+from coordinator.state.classic_group import Group
+from coordinator.state.member_index import Rosters
 from tests.coordinator.invariants import Step, all_checkers
 from tests.coordinator.plain import PlainHeartbeat, long_path
 from tests.coordinator.waking import wake

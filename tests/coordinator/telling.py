@@ -12,14 +12,63 @@ from typing import Any
 
 from msgspec import UNSET
 
-from coordinator import outputs as out
-from coordinator.consumer_protocol import assigned_partitions, subscribed_topics
-from coordinator.deadlines import Kind, deadlines
-from coordinator.errors import ErrorCode
-from coordinator.group import Group
-from coordinator.limits import NEVER_MS
-from coordinator.phases import Phase
-from coordinator.requests import SetPolicies
+from coordinator.base.consumer_protocol import assigned_partitions, subscribed_topics
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import NEVER_MS
+from coordinator.base.states import Phase
+from coordinator.classic.deadlines import Kind, deadlines
+from coordinator.messages.events import (
+    AssignmentChanged,
+    ClockAhead,
+    CommitRejected,
+    GroupDeleted,
+    GroupEmptied,
+    LogBroken,
+    MemberExpired,
+    MemberFenced,
+    MemberJoined,
+    MemberLeft,
+    OffsetsDeleted,
+    OffsetsDropped,
+    OffsetsExpired,
+    RebalanceCompleted,
+    RebalanceStarted,
+    Rejected,
+)
+from coordinator.messages.group_records import GroupRecord, Hold, OffsetRecord, Published
+from coordinator.messages.policy_events import (
+    FreezeBegun,
+    FreezeBroken,
+    MemberQuarantined,
+    PolicySet,
+    QuarantineEnded,
+    RebalanceHeld,
+    SeatTaken,
+    SeatVacated,
+)
+from coordinator.messages.requests import SetPolicies
+from coordinator.messages.responses import (
+    DeleteGroupAnswer,
+    DescribedHold,
+    DescribeGroupAnswer,
+    ErrorAnswer,
+    ExpelMemberAnswer,
+    HeartbeatAnswer,
+    JoinGroupAnswer,
+    LeaveGroupAnswer,
+    ListGroupsAnswer,
+    OffsetCommitAnswer,
+    OffsetDeleteAnswer,
+    OffsetFetchAnswer,
+    OffsetTopicsAnswer,
+    RebalanceGroupAnswer,
+    RebalanceNotice,
+    Reply,
+    RepublishGroupAnswer,
+    SetPoliciesAnswer,
+    SyncGroupAnswer,
+)
+from coordinator.state.classic_group import Group
 from tests.coordinator.scenario import Scenario
 
 TOPIC = "t"
@@ -53,9 +102,9 @@ class Teller:
 
     def tell(self, output: Any) -> Iterator[str]:
         """Yield the lines for one output."""
-        if isinstance(output, out.Reply):
+        if isinstance(output, Reply):
             yield from self._reply(output.answer)
-        elif isinstance(output, out.Published):
+        elif isinstance(output, Published):
             yield "=> " + self._of(output.group_id) + self._published(output)
         else:
             words = EVENTS[type(output)](self, output)
@@ -97,7 +146,7 @@ class Teller:
     # -- responses -----------------------------------------------------------------------------------------------------
 
     def _reply(self, answer: Any) -> Iterator[str]:
-        if isinstance(answer, out.RebalanceNotice):
+        if isinstance(answer, RebalanceNotice):
             yield f"-> {self.s.name(answer.member_id)} notice of a rebalance, generation {answer.generation_id}"
             return
         name, request = self.s.asked[answer.request_id]
@@ -109,10 +158,10 @@ class Teller:
         if answer.error_message:
             told.append(f"({answer.error_message})")
         yield " ".join(" ".join(told).split())
-        if isinstance(answer, out.DescribeGroupAnswer):
+        if isinstance(answer, DescribeGroupAnswer):
             yield from self._described(answer)
 
-    def _joined(self, a: out.JoinGroupAnswer) -> str:
+    def _joined(self, a: JoinGroupAnswer) -> str:
         assert ErrorCode[a.error].number == a.code
         member = f"member={self.s.name(a.member_id)}" if a.member_id else ""
         if a.code:
@@ -122,36 +171,36 @@ class Teller:
         roll = f" members={','.join(self.s.name(m.member_id) for m in a.members)}" if a.members else ""
         return f"{told} {member}{roll}" + (" skip the plan" if a.skip_assignment else "")
 
-    def _synced(self, a: out.SyncGroupAnswer) -> str:
+    def _synced(self, a: SyncGroupAnswer) -> str:
         told = f"protocol={a.protocol_type}/{a.protocol_name} assignment={assigned(a.assignment)}"
         return "" if a.code else told + self._token(a.fencing_token)
 
-    def _left(self, a: out.LeaveGroupAnswer) -> str:
+    def _left(self, a: LeaveGroupAnswer) -> str:
         return " ".join(f"{self._entry(m.member_id, m.group_instance_id)}={m.error}" for m in a.members)
 
     def _entry(self, member_id: str, instance: str | None) -> str:
         return self.s.name(member_id) + ("" if instance is None else f"/{instance}")
 
-    def _listed(self, a: out.ListGroupsAnswer) -> str:
+    def _listed(self, a: ListGroupsAnswer) -> str:
         return " ".join(f"{g.group_id}:{g.protocol_type or '-'}:{g.state.value}:{g.type}" for g in a.groups)
 
-    def _rebalancing(self, a: out.RebalanceGroupAnswer) -> str:
+    def _rebalancing(self, a: RebalanceGroupAnswer) -> str:
         return "" if a.code else f"{a.state.value} generation={a.generation_id}"
 
-    def _expelled(self, a: out.ExpelMemberAnswer) -> str:
+    def _expelled(self, a: ExpelMemberAnswer) -> str:
         return "" if a.code else f"member={self.s.name(a.member_id)}"
 
-    def _committed(self, a: out.OffsetCommitAnswer | out.OffsetDeleteAnswer) -> str:
+    def _committed(self, a: OffsetCommitAnswer | OffsetDeleteAnswer) -> str:
         assert all(ErrorCode[p.error].number == p.code for p in a.partitions)
         return " ".join(f"{place(p.topic, p.partition)}={p.error}" for p in a.partitions)
 
-    def _fetched(self, a: out.OffsetFetchAnswer) -> str:
+    def _fetched(self, a: OffsetFetchAnswer) -> str:
         return " ".join(
             f"{place(p.topic, p.partition)}={p.offset}" + (f"({p.metadata})" if p.metadata else "")
             for p in a.partitions
         )
 
-    def _group_described(self, a: out.DescribeGroupAnswer) -> str:
+    def _group_described(self, a: DescribeGroupAnswer) -> str:
         if a.state is Phase.DEAD:
             return "Dead"
         topics = "unknown" if a.subscribed_topics is None else ",".join(a.subscribed_topics) or "none"
@@ -162,7 +211,7 @@ class Teller:
         policy = "" if a.policy is UNSET else f" policy={a.policy.name}/{a.policy.pattern.value}"
         return f"{told} topics={topics}{awaited}{policy}"
 
-    def _described(self, a: out.DescribeGroupAnswer) -> Iterator[str]:
+    def _described(self, a: DescribeGroupAnswer) -> Iterator[str]:
         for m in a.members:
             topics = subscribed_topics(m.metadata)
             subscribed = f" subscribed={','.join(topics)}" if topics else ""
@@ -175,7 +224,7 @@ class Teller:
         if a.hold is not UNSET:
             yield from self._described_hold(a.hold)
 
-    def _described_hold(self, hold: out.DescribedHold) -> Iterator[str]:
+    def _described_hold(self, hold: DescribedHold) -> Iterator[str]:
         until = "" if hold.until_ms is None else f" held since {hold.since_ms} until {hold.until_ms}"
         frozen = "" if hold.frozen_until_ms is None else f" frozen until {hold.frozen_until_ms}"
         if until or frozen:
@@ -197,12 +246,12 @@ class Teller:
 
     # -- records and events --------------------------------------------------------------------------------------------
 
-    def _published(self, output: out.Published) -> str:
+    def _published(self, output: Published) -> str:
         record = output.record
         if output.key[0] == "group":
             if record is None:
                 return "group gone"
-            assert isinstance(record, out.GroupRecord)
+            assert isinstance(record, GroupRecord)
             protocol = f" protocol={record.protocol_type}/{record.protocol_name}" if record.protocol_name else ""
             leader = f" leader={self.s.name(record.leader)}" if record.leader else ""
             members = "".join(
@@ -215,73 +264,73 @@ class Teller:
         what = f"offset {place(output.key[2], output.key[3])}"
         if record is None:
             return f"{what} gone"
-        assert isinstance(record, out.OffsetRecord)
+        assert isinstance(record, OffsetRecord)
         who = f"by {self.s.name(record.member_id)} generation={record.generation_id}" if record.member_id else ""
         metadata = f"({record.metadata}) " if record.metadata else ""
         until = "" if record.expire_timestamp_ms is None else f" until {record.expire_timestamp_ms}"
         return f"{what} {record.offset} {metadata}{who or 'from outside'}{until}"
 
-    def _hold(self, hold: out.Hold) -> str:
+    def _hold(self, hold: Hold) -> str:
         told = [] if hold.since_ms is None else [f"held since {hold.since_ms} until {hold.until_ms}"]
         told += [] if hold.frozen_until_ms is None else [f"frozen until {hold.frozen_until_ms}"]
         counts = ((hold.vacant, "vacant"), (hold.standing_by, "standing by"), (hold.quarantined, "quarantined"))
         return ", ".join([*told, *(f"{count} {word}" for count, word in counts if count)])
 
-    def _started(self, e: out.RebalanceStarted) -> str:
+    def _started(self, e: RebalanceStarted) -> str:
         reason = f" ({e.reason})" if e.reason else ""
         who = f" {self.s.name(e.member_id)}" if e.member_id else ""
         held = "" if e.held_ms is UNSET else f", held {e.held_ms}"
         return f"{e.cause}{who}{reason}, {e.members} members, joins until {e.joins_until_ms}{held}"
 
-    def _completed(self, e: out.RebalanceCompleted) -> str:
+    def _completed(self, e: RebalanceCompleted) -> str:
         joined = f"; joined {self._names(e.joined)}" if e.joined else ""
         gone = f"; gone {self._names(e.gone)}" if e.gone else ""
         times = f"took {e.duration_ms}, joins {e.joins_ms}, syncs {e.syncs_ms}"
         members = f"{self._names(e.members_after)}{joined}{gone}"
         return f"generation {e.generation_id} {times}; {members}{self._token(e.fencing_token)}"
 
-    def _handed_over(self, e: out.AssignmentChanged) -> str:
+    def _handed_over(self, e: AssignmentChanged) -> str:
         return " ".join(
             f"{place(h.topic, h.partition)}:{self.s.name(h.before) or 'nobody'}>{self.s.name(h.after) or 'nobody'}"
             for h in e.handovers
         )
 
-    def _newcomer(self, e: out.MemberJoined | out.MemberLeft) -> str:
+    def _newcomer(self, e: MemberJoined | MemberLeft) -> str:
         static = f" as {e.group_instance_id}" if e.group_instance_id is not None else ""
         return self.s.name(e.member_id) + static + (f" ({e.reason})" if e.reason else "")
 
-    def _expired(self, e: out.MemberExpired) -> str:
+    def _expired(self, e: MemberExpired) -> str:
         silence = "" if e.silence_ms is None else f" after {e.silence_ms} of silence"
         return f"{self.s.name(e.member_id)} {e.why}{silence}" + (f" ({e.reason})" if e.reason else "")
 
-    def _fenced(self, e: out.MemberFenced) -> str:
+    def _fenced(self, e: MemberFenced) -> str:
         replaced_by = f"replaced by {self.s.name(e.replaced_by)}{self._token(e.fencing_token)}"
         return f"{self.s.name(e.member_id)} as {e.group_instance_id}, {replaced_by}"
 
-    def _refused(self, e: out.CommitRejected) -> str:
+    def _refused(self, e: CommitRejected) -> str:
         who = self.s.name(e.member_id) or "outsider"
         return f"{who} {e.error} claimed generation {e.claimed_generation_id}, {e.partitions} partitions"
 
-    def _held(self, e: out.RebalanceHeld) -> str:
+    def _held(self, e: RebalanceHeld) -> str:
         return f"{self.s.name(e.member_id)} {e.cause}, by {e.policy} until {e.until_ms}"
 
-    def _vacated(self, e: out.SeatVacated) -> str:
+    def _vacated(self, e: SeatVacated) -> str:
         return f"{self.s.name(e.member_id)} {e.cause}, kept until {e.until_ms}"
 
-    def _taken(self, e: out.SeatTaken) -> str:
+    def _taken(self, e: SeatTaken) -> str:
         before = self.s.name(e.before) or "nobody"
         told = f"{self.s.name(e.member_id)} {e.how} it from {before}, unowned {e.unowned_ms}"
         return f"{told}, token {e.fencing_token}"
 
-    def _quarantined(self, e: out.MemberQuarantined) -> str:
+    def _quarantined(self, e: MemberQuarantined) -> str:
         return f"{self.s.name(e.member_id)} {e.flaps} flaps, time {e.times}, until {e.until_ms}"
 
-    def _broken(self, e: out.FreezeBroken) -> str:
+    def _broken(self, e: FreezeBroken) -> str:
         if e.how == "adopted":
             return f"{e.why}, seat of {self.s.name(e.member_id) or 'nobody'} adopted"
         return f"{e.why}, rebalanced"
 
-    def _offsets(self, e: out.OffsetsExpired | out.OffsetsDeleted | out.OffsetsDropped) -> str:
+    def _offsets(self, e: OffsetsExpired | OffsetsDeleted | OffsetsDropped) -> str:
         return " ".join(place(topic, partition) for topic, partition in e.partitions)
 
 
@@ -290,66 +339,66 @@ def _nothing(teller: Teller, told: Any) -> str:
 
 
 VERBS = {
-    out.JoinGroupAnswer: "join",
-    out.SyncGroupAnswer: "sync",
-    out.HeartbeatAnswer: "heartbeat",
-    out.LeaveGroupAnswer: "leave",
-    out.OffsetCommitAnswer: "commit",
-    out.OffsetFetchAnswer: "fetch",
-    out.DescribeGroupAnswer: "describe",
-    out.ListGroupsAnswer: "list",
-    out.OffsetDeleteAnswer: "delete-offsets",
-    out.DeleteGroupAnswer: "delete",
-    out.RebalanceGroupAnswer: "rebalance",
-    out.RepublishGroupAnswer: "republish",
-    out.OffsetTopicsAnswer: "topics",
-    out.ExpelMemberAnswer: "expel",
-    out.ErrorAnswer: "garbage",
-    out.SetPoliciesAnswer: "policies",
+    JoinGroupAnswer: "join",
+    SyncGroupAnswer: "sync",
+    HeartbeatAnswer: "heartbeat",
+    LeaveGroupAnswer: "leave",
+    OffsetCommitAnswer: "commit",
+    OffsetFetchAnswer: "fetch",
+    DescribeGroupAnswer: "describe",
+    ListGroupsAnswer: "list",
+    OffsetDeleteAnswer: "delete-offsets",
+    DeleteGroupAnswer: "delete",
+    RebalanceGroupAnswer: "rebalance",
+    RepublishGroupAnswer: "republish",
+    OffsetTopicsAnswer: "topics",
+    ExpelMemberAnswer: "expel",
+    ErrorAnswer: "garbage",
+    SetPoliciesAnswer: "policies",
 }
 
 REPLIES: dict[type, Callable[[Teller, Any], str]] = {
-    out.JoinGroupAnswer: Teller._joined,
-    out.SyncGroupAnswer: Teller._synced,
-    out.HeartbeatAnswer: _nothing,
-    out.LeaveGroupAnswer: Teller._left,
-    out.OffsetCommitAnswer: Teller._committed,
-    out.OffsetFetchAnswer: Teller._fetched,
-    out.DescribeGroupAnswer: Teller._group_described,
-    out.ListGroupsAnswer: Teller._listed,
-    out.OffsetDeleteAnswer: Teller._committed,
-    out.DeleteGroupAnswer: _nothing,
-    out.RebalanceGroupAnswer: Teller._rebalancing,
-    out.RepublishGroupAnswer: lambda teller, answer: f"{answer.records} records",
-    out.OffsetTopicsAnswer: lambda teller, answer: f"{answer.dropped} dropped, {answer.bound} bound",
-    out.ExpelMemberAnswer: Teller._expelled,
-    out.ErrorAnswer: _nothing,
-    out.SetPoliciesAnswer: _nothing,
+    JoinGroupAnswer: Teller._joined,
+    SyncGroupAnswer: Teller._synced,
+    HeartbeatAnswer: _nothing,
+    LeaveGroupAnswer: Teller._left,
+    OffsetCommitAnswer: Teller._committed,
+    OffsetFetchAnswer: Teller._fetched,
+    DescribeGroupAnswer: Teller._group_described,
+    ListGroupsAnswer: Teller._listed,
+    OffsetDeleteAnswer: Teller._committed,
+    DeleteGroupAnswer: _nothing,
+    RebalanceGroupAnswer: Teller._rebalancing,
+    RepublishGroupAnswer: lambda teller, answer: f"{answer.records} records",
+    OffsetTopicsAnswer: lambda teller, answer: f"{answer.dropped} dropped, {answer.bound} bound",
+    ExpelMemberAnswer: Teller._expelled,
+    ErrorAnswer: _nothing,
+    SetPoliciesAnswer: _nothing,
 }
 
 EVENTS: dict[type, Callable[[Teller, Any], str]] = {
-    out.RebalanceStarted: Teller._started,
-    out.RebalanceCompleted: Teller._completed,
-    out.AssignmentChanged: Teller._handed_over,
-    out.MemberJoined: Teller._newcomer,
-    out.MemberLeft: Teller._newcomer,
-    out.MemberExpired: Teller._expired,
-    out.MemberFenced: Teller._fenced,
-    out.CommitRejected: Teller._refused,
-    out.OffsetsExpired: Teller._offsets,
-    out.OffsetsDeleted: Teller._offsets,
-    out.OffsetsDropped: Teller._offsets,
-    out.GroupEmptied: _nothing,
-    out.RebalanceHeld: Teller._held,
-    out.SeatVacated: Teller._vacated,
-    out.SeatTaken: Teller._taken,
-    out.MemberQuarantined: Teller._quarantined,
-    out.QuarantineEnded: lambda teller, event: f"{teller.s.name(event.member_id)} {event.why}",
-    out.FreezeBegun: lambda teller, event: f"until {event.until_ms}",
-    out.FreezeBroken: Teller._broken,
-    out.PolicySet: lambda teller, event: f"{event.policies} entries",
-    out.GroupDeleted: lambda teller, event: event.why,
-    out.LogBroken: lambda teller, event: f"offset {event.found}, not {event.expected}",
-    out.ClockAhead: lambda teller, event: f"{event.records} from offset {event.offset}, {event.ahead_ms} ms",
-    out.Rejected: lambda teller, event: f"offset {event.offset}: {event.why}",
+    RebalanceStarted: Teller._started,
+    RebalanceCompleted: Teller._completed,
+    AssignmentChanged: Teller._handed_over,
+    MemberJoined: Teller._newcomer,
+    MemberLeft: Teller._newcomer,
+    MemberExpired: Teller._expired,
+    MemberFenced: Teller._fenced,
+    CommitRejected: Teller._refused,
+    OffsetsExpired: Teller._offsets,
+    OffsetsDeleted: Teller._offsets,
+    OffsetsDropped: Teller._offsets,
+    GroupEmptied: _nothing,
+    RebalanceHeld: Teller._held,
+    SeatVacated: Teller._vacated,
+    SeatTaken: Teller._taken,
+    MemberQuarantined: Teller._quarantined,
+    QuarantineEnded: lambda teller, event: f"{teller.s.name(event.member_id)} {event.why}",
+    FreezeBegun: lambda teller, event: f"until {event.until_ms}",
+    FreezeBroken: Teller._broken,
+    PolicySet: lambda teller, event: f"{event.policies} entries",
+    GroupDeleted: lambda teller, event: event.why,
+    LogBroken: lambda teller, event: f"offset {event.found}, not {event.expected}",
+    ClockAhead: lambda teller, event: f"{event.records} from offset {event.offset}, {event.ahead_ms} ms",
+    Rejected: lambda teller, event: f"offset {event.offset}: {event.why}",
 }

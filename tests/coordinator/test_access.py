@@ -1,10 +1,10 @@
-"""Access rules and their decisions, as in Kafka's StandardAuthorizer. The table is the code in `coordinator.access`."""
+"""Access rules and their decisions, as in Kafka's StandardAuthorizer. The table is that of `base.access`."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.access import UNKNOWN_HOST, Operation, Pattern, Permission, Resource, Rule, Table
+from coordinator.base.access import UNKNOWN_HOST, Operation, Pattern, Permission, Resource, Rule, Table
 
 GROUP, TOPIC, CLUSTER = Resource
 ANA, BO = "User:ana", "User:bo"
@@ -113,7 +113,7 @@ def test_the_cluster_is_a_separate_resource():
 
 def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch):
     """I22: requests about many groups, or about long names, do not grow the cache without bound."""
-    monkeypatch.setattr("coordinator.limits.DECISIONS_MAX", 10)
+    monkeypatch.setattr("coordinator.base.limits.DECISIONS_MAX", 10)
     table = Table([allow(ANA, "READ", "g", pattern="PREFIXED")])
     assert all(table.allows(ANA, HERE, R, GROUP, f"g{n}") for n in range(100))
     assert table.allows(ANA, HERE, R, GROUP, "g" * 10_000)

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from coordinator import limits
-from coordinator.errors import ErrorCode
-from coordinator.outputs import ListedGroup, MemberExpired, RebalanceStarted
-from coordinator.phases import Phase
-from coordinator.requests import ListGroups
-from coordinator.shard import Shard
+from coordinator.base import limits
+from coordinator.base.errors import ErrorCode
+from coordinator.base.states import Phase
+from coordinator.messages.events import MemberExpired, RebalanceStarted
+from coordinator.messages.requests import ListGroups
+from coordinator.messages.responses import ListedGroup
+from coordinator.shard.shard import Shard
 from tests.coordinator.scenario import SECRET, Scenario
 
 

@@ -4,15 +4,14 @@ from typing import Any
 
 import pytest
 
-from coordinator import budget as limits_of_the_step
-from coordinator import codec, group_parts, limits
-from coordinator.budget import Budget
-from coordinator.config import Config
-from coordinator.errors import ErrorCode
-from coordinator.group_parts import Allowance
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import ErrorAnswer, GroupRecord, MemberFenced, Output, Published, Reply, size_of
-from coordinator.requests import (
+from coordinator.base import limits
+from coordinator.base.config import Config
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.events import MemberFenced
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.outputs import Output, size_of
+from coordinator.messages.requests import (
     Assignment,
     DescribeGroup,
     JoinGroup,
@@ -27,7 +26,13 @@ from coordinator.requests import (
     SyncGroup,
     TopicPartitions,
 )
-from coordinator.shard import Shard
+from coordinator.messages.responses import ErrorAnswer, Reply
+from coordinator.shard import budget as limits_of_the_step
+from coordinator.shard.budget import Budget
+from coordinator.shard.shard import Shard
+from coordinator.state import codec
+from coordinator.state import group as group_parts
+from coordinator.state.group import Allowance
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.waking import wake
 

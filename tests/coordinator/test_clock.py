@@ -2,14 +2,16 @@
 
 import pytest
 
-from coordinator import clock, limits
-from coordinator.codec import Clock
-from coordinator.config import Config
-from coordinator.errors import ErrorCode
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import ClockAhead, MemberExpired, OffsetsExpired, Output
-from coordinator.phases import Phase
-from coordinator.requests import JoinGroup, Protocol, Received, Wake
+from coordinator.base import limits
+from coordinator.base.config import Config
+from coordinator.base.errors import ErrorCode
+from coordinator.base.states import Phase
+from coordinator.messages.events import ClockAhead, MemberExpired, OffsetsExpired
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import JoinGroup, Protocol, Received, Wake
+from coordinator.shard import clock
+from coordinator.state.codec import Clock
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.waking import wake
 

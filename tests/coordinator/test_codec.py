@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator import codec, vitals_codec
-from coordinator import rosters as rosters_module
-from coordinator.codec import Kept, RemovedGroup, Stored
-from coordinator.encoding import inflate
-from coordinator.errors import CorruptState
-from coordinator.group import Delay, Group, Member, Parked, Round, Vitals
-from coordinator.group_parts import Offset, Session
-from coordinator.phases import Phase
-from coordinator.requests import Protocol
-from coordinator.rosters import Roster, Rosters
+from coordinator.base.errors import CorruptState
+from coordinator.base.states import Phase
+from coordinator.messages.requests import Protocol
+from coordinator.state import codec, hot_state_codec
+from coordinator.state import member_index as rosters_module
+from coordinator.state.classic_group import Delay, Group, Member, Parked, Round, Vitals
+from coordinator.state.codec import Kept, RemovedGroup, Stored
+from coordinator.state.encoding import inflate
+from coordinator.state.group import Offset, Session
+from coordinator.state.member_index import Roster, Rosters
 from tests.coordinator.scenario import Scenario
 
 STORED = Path(__file__).parent / "states" / f"codec-{codec.VERSION}.bin"
@@ -76,7 +76,7 @@ def test_a_stored_state_is_written_with_equal_bytes():
     for stored in codec.decode_shard(state).groups.values():
         group = codec.decode_group(stored)
         rest = codec.encode_rest(group)
-        assert vitals_codec.encode_vitals(group.vitals, rest) == stored.vitals
+        assert hot_state_codec.encode_vitals(group.vitals, rest) == stored.vitals
         assert inflate(rest) == inflate(stored.rest)
 
 
@@ -293,7 +293,7 @@ stored = st.builds(Stored, int64s, int32s, blobs, blobs, texts, flags)
 def test_every_group_is_decoded_as_encoded(group: Group):
     """I18: every group is decoded as it was encoded."""
     rest = codec.encode_rest(group)
-    written = Stored(0, 0, vitals_codec.encode_vitals(group.vitals, rest), rest, "", False)
+    written = Stored(0, 0, hot_state_codec.encode_vitals(group.vitals, rest), rest, "", False)
     assert codec.decode_vitals(written) == group.vitals
     assert codec.decode_group(written) == group
 

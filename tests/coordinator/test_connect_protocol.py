@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.connect_protocol import Work, has_to_give_up_work, read_worker_assignment, work_of
+from coordinator.base.connect_protocol import Work, has_to_give_up_work, read_worker_assignment, work_of
 
 ASSIGNED = "0000000200016300000002ffffffff00000000000164000000010000000" + "2"
 HEAD = "000000016c0001750000000000000007"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from coordinator.consumer_protocol import (
+from coordinator.base.consumer_protocol import (
     Subscription,
     assigned_partitions,
     read_assignment,
@@ -16,7 +16,7 @@ from coordinator.consumer_protocol import (
     write_assignment,
     write_subscription,
 )
-from coordinator.requests import Protocol
+from coordinator.messages.requests import Protocol
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.wire import assignment, subscription, text
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from coordinator.deadlines import Deadline, Kind, deadlines
-from coordinator.errors import ErrorCode
-from coordinator.limits import NEVER_MS
-from coordinator.outputs import MemberExpired, RebalanceStarted
-from coordinator.phases import Phase
-from coordinator.requests import JoinGroup, SyncGroup
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import NEVER_MS
+from coordinator.base.states import Phase
+from coordinator.classic.deadlines import Deadline, Kind, deadlines
+from coordinator.messages.events import MemberExpired, RebalanceStarted
+from coordinator.messages.requests import JoinGroup, SyncGroup
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.waking import wake
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import DescribedMember, DescribeGroupAnswer, GroupMember, GroupRecord
-from coordinator.phases import Phase
+from coordinator.base.errors import ErrorCode
+from coordinator.base.states import Phase
+from coordinator.messages.group_records import GroupMember, GroupRecord
+from coordinator.messages.responses import DescribedMember, DescribeGroupAnswer
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.wire import assignment, subscription
 

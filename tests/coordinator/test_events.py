@@ -4,21 +4,20 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.consumer_protocol import Subscription, write_subscription
-from coordinator.outputs import (
+from coordinator.base.consumer_protocol import Subscription, write_subscription
+from coordinator.messages.events import (
     AssignmentChanged,
-    Event,
     GroupDeleted,
     GroupEmptied,
     MemberExpired,
     MemberJoined,
     MemberLeft,
     RebalanceCompleted,
-    RebalanceNotice,
     RebalanceStarted,
-    Reply,
 )
-from coordinator.requests import Protocol
+from coordinator.messages.fields import Event
+from coordinator.messages.requests import Protocol
+from coordinator.messages.responses import RebalanceNotice, Reply
 from tests.coordinator.scenario import Scenario
 
 PLAN = {"c1": {"t": [0, 1]}, "c2": {"t": [2]}}

@@ -8,13 +8,13 @@ from typing import NamedTuple, get_args
 
 import pytest
 
-from coordinator import requests
-from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics
-from coordinator.errors import ErrorCode
-from coordinator.heartbeats import Heartbeats
-from coordinator.kind import Subject
-from coordinator.kinds import KINDS
-from coordinator.requests import OffsetTopic
+from coordinator.base.errors import ErrorCode
+from coordinator.common.handler import Subject
+from coordinator.messages import requests
+from coordinator.messages.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics
+from coordinator.messages.heartbeats import Heartbeats
+from coordinator.messages.requests import OffsetTopic
+from coordinator.shard.handlers import KINDS
 from tests.coordinator.scenario import Scenario
 
 # -- the phases, each with c1 as leader and c2 as follower, and a pending id: p's --------------------------------------
@@ -437,7 +437,7 @@ def test_every_kind_of_request_occurs():
     of_transactions = {requests.TxnOffsetCommit, requests.SettleTransactions}
     of_many = {Heartbeats}  # `test_heartbeats` has their tests
     moves = Subject.MOVES, Subject.SLOTS
-    of_moves = {kind for kind, row in KINDS.items() if row.subject in moves}  # `moving` has their tables
+    of_moves = {kind for kind, row in KINDS.items() if row.subject in moves}  # `moves` has their tables
     of_others = of_rules | of_policies | of_drivers | of_consumers | of_transactions | of_moves | of_many
     assert asked == {*get_args(requests.Request)} - of_others
 

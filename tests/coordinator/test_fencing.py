@@ -4,10 +4,11 @@ from random import Random
 
 import pytest
 
-from coordinator.errors import ErrorCode
-from coordinator.limits import FENCING_TOKEN_FLOOR_MAX, REMOVED_GROUP_MS
-from coordinator.outputs import MemberFenced, RebalanceCompleted, SeatTaken
-from coordinator.policies import Succession
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import FENCING_TOKEN_FLOOR_MAX, REMOVED_GROUP_MS
+from coordinator.base.policies import Succession
+from coordinator.messages.events import MemberFenced, RebalanceCompleted
+from coordinator.messages.policy_events import SeatTaken
 from tests.coordinator.invariants.tokens import JSON_INTEGER_MAX
 from tests.coordinator.scenario import Scenario
 from tests.tiers import NIGHTLY

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from coordinator.requests import JoinGroup
+from coordinator.messages.requests import JoinGroup
 from tests.coordinator.scenario import Scenario
 
 names = st.sampled_from(["ana", "bo", "cy", "di"])

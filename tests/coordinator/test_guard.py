@@ -9,17 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from coordinator import codec
-from coordinator.access import Access, Operation, Resource, Rule
-from coordinator.config import Config
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.guard import COORDINATOR
-from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.kinds import KINDS
-from coordinator.limits import RULES_AHEAD_MS
-from coordinator.outputs import AccessChanged, AccessDenied, Output, Reply
-from coordinator.phases import Phase
-from coordinator.requests import (
+from coordinator.base.access import Access, Operation, Resource, Rule
+from coordinator.base.config import Config
+from coordinator.base.limits import RULES_AHEAD_MS
+from coordinator.base.states import Phase
+from coordinator.common.authorizer import COORDINATOR
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.events import AccessChanged, AccessDenied
+from coordinator.messages.heartbeats import Heartbeat, Heartbeats
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import (
     Action,
     CheckAccess,
     DeleteGroup,
@@ -44,7 +43,10 @@ from coordinator.requests import (
     TopicPartitions,
     TxnOffsetCommit,
 )
-from coordinator.shard import Shard
+from coordinator.messages.responses import Reply
+from coordinator.shard.handlers import KINDS
+from coordinator.shard.shard import Shard
+from coordinator.state import codec
 from tests.coordinator.scenario import SECRET, Scenario
 from tests.coordinator.test_access import allow, deny
 from tests.coordinator.waking import wake

@@ -5,7 +5,7 @@ import string
 import pytest
 from kafka.partitioner.default import murmur2 as theirs
 
-from coordinator.hashing import java_hash, member_suffix, murmur2, shard_of
+from coordinator.base.hashing import java_hash, member_suffix, murmur2, shard_of
 
 # From Kafka's UtilsTest.testMurmur2, as signed numbers.
 KAFKAS_OWN = {

@@ -5,14 +5,15 @@ from typing import Any
 import pytest
 from msgspec import json, structs
 
-from coordinator import budget as limits_of_the_step
-from coordinator import codec
-from coordinator.config import Config
-from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.limits import HEARTBEAT_BYTES
-from coordinator.outputs import HeartbeatsAnswer, JoinGroupAnswer, Output, Reply
-from coordinator.requests import Assignment, DescribeGroup, JoinGroup, Protocol, Received, Request, SyncGroup
-from coordinator.shard import Shard
+from coordinator.base.config import Config
+from coordinator.base.limits import HEARTBEAT_BYTES
+from coordinator.messages.heartbeats import Heartbeat, Heartbeats
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import Assignment, DescribeGroup, JoinGroup, Protocol, Received, Request, SyncGroup
+from coordinator.messages.responses import HeartbeatsAnswer, JoinGroupAnswer, Reply
+from coordinator.shard import budget as limits_of_the_step
+from coordinator.shard.shard import Shard
+from coordinator.state import codec
 
 CONFIG = Config(group_initial_rebalance_delay_ms=0)
 SESSION_MS = 10_000

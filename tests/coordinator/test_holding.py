@@ -1,11 +1,11 @@
-"""The partitions of a member and the calls of its listener: the table of `holding` (S121, S122; protocol.md 6.5)."""
+"""Owned partitions and the calls of a listener: the table of `owned_partitions` (S121, S122; protocol.md 6.5)."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from coordinator.assignors import RebalanceProtocol
-from coordinator.holding import Change, Holding, ListenerCall
+from coordinator.member.owned_partitions import Change, Holding, ListenerCall
 
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 ASSIGNED, REVOKED, LOST = ListenerCall.ASSIGNED, ListenerCall.REVOKED, ListenerCall.LOST

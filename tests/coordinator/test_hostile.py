@@ -11,14 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator import codec, limits
-from coordinator.config import Config
-from coordinator.errors import CorruptState, ErrorCode
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import GroupRecord, JoinGroupAnswer, Output, Published, Reply
-from coordinator.phases import Phase
-from coordinator.requests import JoinGroup, LeaveGroup, Leaving, Protocol, Received, Request
-from coordinator.shard import Shard
+from coordinator.base import limits
+from coordinator.base.config import Config
+from coordinator.base.errors import CorruptState, ErrorCode
+from coordinator.base.states import Phase
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import JoinGroup, LeaveGroup, Leaving, Protocol, Received, Request
+from coordinator.messages.responses import JoinGroupAnswer, Reply
+from coordinator.shard.shard import Shard
+from coordinator.state import codec
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.waking import wake
 
@@ -225,7 +228,7 @@ def test_groups_without_members_and_offsets_are_forgotten():
 
 def test_the_number_of_stored_tombstones_is_bounded(monkeypatch: pytest.MonkeyPatch):
     """I22, I2: the generations of the last forgotten groups are stored, however many there were."""
-    monkeypatch.setattr("coordinator.group_store.REMOVED_GROUPS_MAX", 100)
+    monkeypatch.setattr("coordinator.state.store.REMOVED_GROUPS_MAX", 100)
     flood = Flood()
     for number in range(0, 1_000, 50):
         names = [f"group-{n}" for n in range(number, number + 50)]

@@ -38,9 +38,9 @@ import coordinator
 for module in pkgutil.walk_packages(coordinator.__path__, "coordinator."):
     importlib.import_module(module.name)
 
-from coordinator.config import Config
-from coordinator.requests import JoinGroup, Protocol, Received
-from coordinator.shard import Shard
+from coordinator.base.config import Config
+from coordinator.messages.requests import JoinGroup, Protocol, Received
+from coordinator.shard.shard import Shard
 join = JoinGroup(request_id="1", reply_to="i", group_id="g", client_id="c", session_timeout_ms=10_000,
                  rebalance_timeout_ms=10_000, protocol_type="consumer", protocols=(Protocol("range"),))
 shard = Shard(0, 1, bytes(16), Config())

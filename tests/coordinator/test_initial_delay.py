@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.limits import NEVER_MS
-from coordinator.phases import Phase
+from coordinator.base.limits import NEVER_MS
+from coordinator.base.states import Phase
 from tests.coordinator.scenario import Scenario
 
 TABLE = [

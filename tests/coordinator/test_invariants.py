@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import Config
-from coordinator.requests import OffsetToCommit, Received, SettleTransactions, TxnOffsetCommit
+from coordinator.base.config import Config
+from coordinator.messages.requests import OffsetToCommit, Received, SettleTransactions, TxnOffsetCommit
 from tests.coordinator.consumer.test_mixed import Mixed, classic
 from tests.coordinator.invariants import Step, all_checkers
 from tests.coordinator.reports import report

@@ -6,15 +6,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from coordinator import codec
-from coordinator.access import Pattern
-from coordinator.errors import ErrorCode
-from coordinator.kept_policies import KeptPolicies
-from coordinator.limits import POLICIES_AHEAD_MS, POLICIES_BYTES_MAX, POLICIES_MAX
-from coordinator.outputs import AccessDenied, DescribePoliciesAnswer, PolicySet, Reply
-from coordinator.policies import Freeze, Policies, Policy, Succession, size_of
-from coordinator.requests import DescribePolicies, Received, SetPolicies, Unreadable
-from coordinator.shard import Shard
+from coordinator.base.access import Pattern
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import POLICIES_AHEAD_MS, POLICIES_BYTES_MAX, POLICIES_MAX
+from coordinator.base.policies import Freeze, Policies, Policy, Succession, size_of
+from coordinator.messages.events import AccessDenied
+from coordinator.messages.policy_events import PolicySet
+from coordinator.messages.requests import DescribePolicies, Received, SetPolicies, Unreadable
+from coordinator.messages.responses import DescribePoliciesAnswer, Reply
+from coordinator.policies.store import KeptPolicies
+from coordinator.shard.shard import Shard
+from coordinator.state import codec
 from streaming.wire.records import decode_request
 from tests.coordinator.scenario import SECRET, Scenario
 from tests.coordinator.test_access import allow

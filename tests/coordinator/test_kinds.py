@@ -8,21 +8,22 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from msgspec.structs import asdict
 
-from coordinator import membership
-from coordinator.base_request import BaseRequest
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.consumer_kinds import CONSUMER_KINDS
-from coordinator.context import Context
-from coordinator.errors import ErrorCode
-from coordinator.group import Group
-from coordinator.group_parts import AnyGroup
-from coordinator.heartbeats import Heartbeat
-from coordinator.kind import Kind, Subject
-from coordinator.kinds import KINDS
-from coordinator.outputs import Answer, AnyAnswer, AssignmentNotice, ErrorAnswer, Output, RebalanceNotice, Reply
-from coordinator.phases import Phase
-from coordinator.requests import Received, Request
-from coordinator.shard import Shard
+from coordinator.base.context import Context
+from coordinator.base.errors import ErrorCode
+from coordinator.base.states import Phase
+from coordinator.classic import join
+from coordinator.common.handler import Kind, Subject
+from coordinator.messages.fields import BaseRequest
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import Received, Request
+from coordinator.messages.responses import Answer, AnyAnswer, AssignmentNotice, ErrorAnswer, RebalanceNotice, Reply
+from coordinator.shard.consumer_handlers import CONSUMER_KINDS
+from coordinator.shard.handlers import KINDS
+from coordinator.shard.shard import Shard
+from coordinator.state.classic_group import Group
+from coordinator.state.consumer_group import ConsumerGroup
+from coordinator.state.group import AnyGroup
 from tests.coordinator.plain import PlainHeartbeat
 from tests.coordinator.scenario import Scenario
 
@@ -160,7 +161,7 @@ def test_the_short_path_of_heartbeats_equals_their_row(phase: Phase, monkeypatch
             short = _stepped(s, heartbeat)
         with monkeypatch.context() as patch:
             patch.setitem(KINDS, PlainHeartbeat, row)
-            patch.delattr(membership, "heartbeat_of_vitals")
+            patch.delattr(join, "heartbeat_of_vitals")
             by_row = _stepped(s, PlainHeartbeat(**asdict(heartbeat)))
         is_equal = short == by_row  # pytest needs minutes to write a difference of bytes
         assert is_equal, heartbeat

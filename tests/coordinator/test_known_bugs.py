@@ -13,31 +13,26 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from coordinator import (
-    answers,
-    checks,
-    codec,
-    group_store,
-    leaving,
-    member,
-    member_requests,
-    membership,
-    offsets,
-    rebalance,
-    vitals_codec,
-)
-from coordinator.context import Context
-from coordinator.effects import CommitEnded
-from coordinator.errors import ErrorCode
-from coordinator.group import Group, Vitals
-from coordinator.group_parts import Offset, Session
-from coordinator.kind import unless
-from coordinator.kinds import KINDS
-from coordinator.limits import NEVER_MS
-from coordinator.outputs import HeartbeatAnswer, JoinedMember, MemberFenced, Output, Published, Reply
-from coordinator.phases import Phase
-from coordinator.requests import JoinGroup, OffsetCommit, OffsetFetch, OffsetToCommit, SyncGroup
-from coordinator.shard import Shard
+from coordinator.base.context import Context
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import NEVER_MS
+from coordinator.base.states import Phase
+from coordinator.classic import checks, decisions, join, leave, rebalance
+from coordinator.common import offsets
+from coordinator.common.handler import unless
+from coordinator.member import member, requests
+from coordinator.member.effects import CommitEnded
+from coordinator.messages.events import MemberFenced
+from coordinator.messages.group_records import Published
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import JoinGroup, OffsetCommit, OffsetFetch, OffsetToCommit, SyncGroup
+from coordinator.messages.responses import HeartbeatAnswer, JoinedMember, Reply
+from coordinator.shard.handlers import KINDS
+from coordinator.shard.shard import Shard
+from coordinator.state import codec, hot_state_codec
+from coordinator.state import store as group_store
+from coordinator.state.classic_group import Group, Vitals
+from coordinator.state.group import Offset, Session
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.test_member import Alone
 
@@ -84,7 +79,7 @@ def _forgets_superseded_joins(patch: pytest.MonkeyPatch) -> None:
         joining.awaiting_join = asked
         yield from ()
 
-    patch.setattr(membership, "_park_join", park)
+    patch.setattr(join, "_park_join", park)
 
 
 @seed("KAFKA-20938, joins", _forgets_superseded_joins, "EachRequestIsAnsweredOnce")
@@ -96,11 +91,11 @@ def _joins_twice() -> None:
 
 def _forgets_superseded_syncs(patch: pytest.MonkeyPatch) -> None:
     def park(group: Group, syncing: Any, request: SyncGroup) -> Iterator[Output]:
-        syncing.awaiting_sync = membership.Parked(request.request_id, request.reply_to)
+        syncing.awaiting_sync = join.Parked(request.request_id, request.reply_to)
         group.settle_sync(syncing)
         yield from ()
 
-    patch.setattr(membership, "_park_sync", park)
+    patch.setattr(join, "_park_sync", park)
 
 
 @seed("KAFKA-20938, syncs", _forgets_superseded_syncs, "EachRequestIsAnsweredOnce")
@@ -110,7 +105,7 @@ def _syncs_twice() -> None:
 
 
 def _treats_every_join_as_a_new_one(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(membership, "_made_by", lambda *_: None)
+    patch.setattr(join, "_made_by", lambda *_: None)
 
 
 @seed("KAFKA-20985, repeats", _treats_every_join_as_a_new_one, SCENARIO)
@@ -126,11 +121,11 @@ def _is_delivered_twice() -> None:
 def _fences_a_parked_member(patch: pytest.MonkeyPatch) -> None:
     def fence(old: Any, asked: Any) -> Iterator[Output]:
         if old.awaiting_join:
-            yield membership.refuse_join(old.awaiting_join, ErrorCode.FENCED_INSTANCE_ID, old.member_id)
+            yield join.refuse_join(old.awaiting_join, ErrorCode.FENCED_INSTANCE_ID, old.member_id)
         elif old.awaiting_sync:
-            yield membership.refuse_sync(old.awaiting_sync, ErrorCode.FENCED_INSTANCE_ID)
+            yield join.refuse_sync(old.awaiting_sync, ErrorCode.FENCED_INSTANCE_ID)
 
-    patch.setattr(membership, "_fence", fence)
+    patch.setattr(join, "_fence", fence)
 
 
 @seed("KAFKA-20985, abandoned joins", _fences_a_parked_member, SCENARIO)
@@ -144,7 +139,7 @@ def _retries_in_a_stall() -> None:
 
 
 def _keeps_the_generation_of_a_restarted_member(patch: pytest.MonkeyPatch) -> None:
-    replace = membership._replace
+    replace = join._replace
 
     def in_place(
         group: Group, old: Any, request: Any, asked: Any, now_ms: int, config: Any, member_id: str
@@ -152,16 +147,16 @@ def _keeps_the_generation_of_a_restarted_member(patch: pytest.MonkeyPatch) -> No
         if group.phase is not Phase.COMPLETING:
             yield from replace(group, old, request, asked, now_ms, config, member_id)
             return
-        new = membership._member(request, member_id)
+        new = join._member(request, member_id)
         new.is_new, new.fencing_token = False, group.next_token(now_ms, 0)
         group.replace(old, new, Session(group.vitals.wait(now_ms, 10_000), 10_000))
-        yield from membership._fence(old, asked)
+        yield from join._fence(old, asked)
         replaced_by = {"replaced_by": member_id, "replaced_by_client_id": "c2", "replaced_by_client_host": ""}
         token = {"fencing_token": new.fencing_token}
-        yield membership.member_event(MemberFenced, group, old, now_ms, **replaced_by, **token)
-        yield Reply(asked.reply_to, membership.joined(group, new, request.request_id))
+        yield join.member_event(MemberFenced, group, old, now_ms, **replaced_by, **token)
+        yield Reply(asked.reply_to, join.joined(group, new, request.request_id))
 
-    patch.setattr(membership, "_replace", in_place)
+    patch.setattr(join, "_replace", in_place)
 
 
 @seed("KAFKA-9801", _keeps_the_generation_of_a_restarted_member, SCENARIO)
@@ -178,7 +173,7 @@ def _restarts_in_completing() -> None:
 
 def _adds_newcomers_at_once(patch: pytest.MonkeyPatch) -> None:
     def without_asking(group: Group, request: JoinGroup, context: Context) -> Iterator[Output]:
-        return membership.join(group, msgspec.structs.replace(request, require_known_member_id=False), context)
+        return join.join(group, msgspec.structs.replace(request, require_known_member_id=False), context)
 
     change_row(patch, JoinGroup, handler=without_asking)
 
@@ -246,7 +241,7 @@ def _reads_its_own_commit() -> None:
 def _commits_in_every_state(patch: pytest.MonkeyPatch) -> None:
     def commit(self: Any, asked: tuple[OffsetToCommit, ...], now_ms: int) -> tuple[str, list[Any]]:
         ticket = self._calls.next_id()
-        return ticket, self._call(member_requests.commit(self, ticket, asked), now_ms)
+        return ticket, self._call(requests.commit(self, ticket, asked), now_ms)
 
     patch.setattr(member.Member, "commit", commit)
 
@@ -275,7 +270,7 @@ def _on_reading(patch: pytest.MonkeyPatch, change: Callable[[Group], None]) -> N
             group = codec.decode_group(stored)
             change(group)
             rest = codec.encode_rest(group)
-            vitals = vitals_codec.encode_vitals(group.vitals, rest)
+            vitals = hot_state_codec.encode_vitals(group.vitals, rest)
             kept.groups[group_id] = msgspec.structs.replace(stored, rest=rest, vitals=vitals)
         return kept
 
@@ -326,7 +321,7 @@ def _waits_for_joins_without_a_deadline(patch: pytest.MonkeyPatch) -> None:
         if group.phase is Phase.PREPARING:
             group.vitals.joins_ms = NEVER_MS
 
-    for module in (rebalance, leaving):
+    for module in (rebalance, leave):
         patch.setattr(module, "prepare", without_a_deadline)
 
 
@@ -358,7 +353,7 @@ def _names_that_look_alike() -> None:
 
 
 def _follows_the_comment(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(answers.HEARTBEAT, Phase.COMPLETING, ErrorCode.REBALANCE_IN_PROGRESS)
+    patch.setitem(decisions.HEARTBEAT, Phase.COMPLETING, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 @seed("Kafka's comments on heartbeats", _follows_the_comment, "AnswersFitTheGroup")
@@ -418,12 +413,12 @@ def _follows() -> None:
 
 
 def _answers_the_wrong_mailbox(patch: pytest.MonkeyPatch) -> None:
-    refuse_join = membership.refuse_join
+    refuse_join = join.refuse_join
 
     def astray(parked: Any, error: ErrorCode, member_id: str = "") -> Reply:
         return msgspec.structs.replace(refuse_join(parked, error, member_id), to="c2's inbox")
 
-    patch.setattr(membership, "refuse_join", astray)
+    patch.setattr(join, "refuse_join", astray)
 
 
 @seed("a response goes to another mailbox", _answers_the_wrong_mailbox, "RepliesFitTheirRequests")

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from coordinator import limits
-from coordinator.config import Config
-from coordinator.errors import ErrorCode
-from coordinator.heartbeats import Heartbeats
-from coordinator.outputs import Reply
-from coordinator.requests import JoinGroup, Received, Request
-from coordinator.shard import Shard
+from coordinator.base import limits
+from coordinator.base.config import Config
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.heartbeats import Heartbeats
+from coordinator.messages.requests import JoinGroup, Received, Request
+from coordinator.messages.responses import Reply
+from coordinator.shard.shard import Shard
 from tests.coordinator.scenario import Scenario
 
 

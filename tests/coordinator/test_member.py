@@ -6,21 +6,24 @@ from typing import TypeVar
 import pytest
 from msgspec import structs
 
-from coordinator.calls import UNANSWERED_HEARTBEATS_MAX
-from coordinator.effects import (
-    Assigned,
-    CommitEnded,
-    Failed,
-    FetchEnded,
-    Lost,
-    MakePlan,
-    RejoinNeeded,
+from coordinator.base.errors import ErrorCode
+from coordinator.member.effects import Assigned, CommitEnded, Failed, FetchEnded, Lost, MakePlan, RejoinNeeded
+from coordinator.member.member import Member, MemberState, Todo
+from coordinator.member.pending_requests import UNANSWERED_HEARTBEATS_MAX
+from coordinator.member.reactions import ON_ERROR, RETRY, STOP, Act, action
+from coordinator.member.requests import MemberConfig
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import (
+    Assignment,
+    JoinGroup,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    Protocol,
+    Request,
+    SyncGroup,
 )
-from coordinator.errors import ErrorCode
-from coordinator.heartbeats import Heartbeat
-from coordinator.member import Member, MemberState, Todo
-from coordinator.member_config import MemberConfig
-from coordinator.outputs import (
+from coordinator.messages.responses import (
     AnyAnswer,
     CommittedPartition,
     ErrorAnswer,
@@ -31,17 +34,6 @@ from coordinator.outputs import (
     OffsetFetchAnswer,
     RebalanceNotice,
     SyncGroupAnswer,
-)
-from coordinator.reactions import ON_ERROR, RETRY, STOP, Act, action
-from coordinator.requests import (
-    Assignment,
-    JoinGroup,
-    OffsetCommit,
-    OffsetFetch,
-    OffsetToCommit,
-    Protocol,
-    Request,
-    SyncGroup,
 )
 
 T = TypeVar("T")

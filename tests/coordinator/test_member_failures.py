@@ -2,24 +2,13 @@
 
 from msgspec import structs
 
-from coordinator.effects import (
-    CommitEnded,
-    CoordinatorSilent,
-    Failed,
-    Lost,
-    MakePlan,
-    PrepareToJoin,
-)
-from coordinator.errors import ErrorCode
-from coordinator.heartbeats import Heartbeat
-from coordinator.limits import NEVER_MS
-from coordinator.member import MemberState
-from coordinator.outputs import (
-    HeartbeatAnswer,
-    JoinedMember,
-    JoinGroupAnswer,
-)
-from coordinator.requests import JoinGroup, SyncGroup
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import NEVER_MS
+from coordinator.member.effects import CommitEnded, CoordinatorSilent, Failed, Lost, MakePlan, PrepareToJoin
+from coordinator.member.member import MemberState
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import JoinGroup, SyncGroup
+from coordinator.messages.responses import HeartbeatAnswer, JoinedMember, JoinGroupAnswer
 from tests.coordinator.test_member import ME, PROTOCOLS, Alone, only
 
 # -- failed assignments ------------------------------------------------------------------------------------------------

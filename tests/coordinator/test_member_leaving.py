@@ -2,17 +2,12 @@
 
 import pytest
 
-from coordinator.effects import (
-    Left,
-)
-from coordinator.errors import ErrorCode
-from coordinator.limits import NEVER_MS
-from coordinator.member import MemberState
-from coordinator.outputs import (
-    JoinGroupAnswer,
-    LeaveGroupAnswer,
-)
-from coordinator.requests import LeaveGroup
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import NEVER_MS
+from coordinator.member.effects import Left
+from coordinator.member.member import MemberState
+from coordinator.messages.requests import LeaveGroup
+from coordinator.messages.responses import JoinGroupAnswer, LeaveGroupAnswer
 from tests.coordinator.test_member import NONE, Alone, only
 
 

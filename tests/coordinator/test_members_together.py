@@ -6,20 +6,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from coordinator.base_request import BaseRequest
-from coordinator.config import Config
-from coordinator.effects import (
-    Assigned,
-    CommitEnded,
-    Failed,
-    Left,
-    Lost,
-    MakePlan,
-    PrepareToJoin,
-)
-from coordinator.member import Member, MemberState, Todo
-from coordinator.member_config import MemberConfig
-from coordinator.outputs import (
+from coordinator.base.config import Config
+from coordinator.base.states import Phase
+from coordinator.member.effects import Assigned, CommitEnded, Failed, Left, Lost, MakePlan, PrepareToJoin
+from coordinator.member.member import Member, MemberState, Todo
+from coordinator.member.requests import MemberConfig
+from coordinator.messages.fields import BaseRequest
+from coordinator.messages.requests import Assignment, LeaveGroup, OffsetToCommit, Protocol, Received, Request
+from coordinator.messages.responses import (
     AnyAnswer,
     HeartbeatAnswer,
     JoinGroupAnswer,
@@ -28,9 +22,7 @@ from coordinator.outputs import (
     Reply,
     SyncGroupAnswer,
 )
-from coordinator.phases import Phase
-from coordinator.requests import Assignment, LeaveGroup, OffsetToCommit, Protocol, Received, Request
-from coordinator.shard import Shard
+from coordinator.shard.shard import Shard
 from tests.coordinator.waking import wake
 
 BATCH_MS = 200

@@ -2,9 +2,10 @@
 
 import pytest
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import JoinGroupAnswer, MemberExpired, SyncGroupAnswer
-from coordinator.requests import Assignment, JoinGroup, LeaveGroup, Leaving, SyncGroup
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.events import MemberExpired
+from coordinator.messages.requests import Assignment, JoinGroup, LeaveGroup, Leaving, SyncGroup
+from coordinator.messages.responses import JoinGroupAnswer, SyncGroupAnswer
 from tests.coordinator.scenario import Scenario
 
 # -- the order of JoinGroup's checks -----------------------------------------------------------------------------------

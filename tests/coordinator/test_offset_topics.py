@@ -2,11 +2,12 @@
 
 import pytest
 
-from coordinator.base_request import NO_TOPIC
-from coordinator.errors import ErrorCode
-from coordinator.outputs import OffsetRecord, OffsetsDropped, Published
-from coordinator.requests import OffsetTopic
-from coordinator.shard import Shard
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.events import OffsetsDropped
+from coordinator.messages.fields import NO_TOPIC
+from coordinator.messages.group_records import OffsetRecord, Published
+from coordinator.messages.requests import OffsetTopic
+from coordinator.shard.shard import Shard
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.test_offsets import fetched
 

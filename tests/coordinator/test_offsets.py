@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from coordinator import codec, limits
-from coordinator.errors import ErrorCode
-from coordinator.limits import REMOVED_GROUP_MS
-from coordinator.outputs import CommitRejected, GroupRecord, OffsetRecord, OffsetsExpired, Published
-from coordinator.requests import DeleteGroup, OffsetCommit, OffsetToCommit, Received
+from coordinator.base import limits
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import REMOVED_GROUP_MS
+from coordinator.messages.events import CommitRejected, OffsetsExpired
+from coordinator.messages.group_records import GroupRecord, OffsetRecord, Published
+from coordinator.messages.requests import DeleteGroup, OffsetCommit, OffsetToCommit, Received
+from coordinator.state import codec
 from tests.coordinator.scenario import Scenario
 
 DAY_MS = 24 * 3_600_000
@@ -366,7 +368,7 @@ def test_a_group_that_is_created_again_has_a_later_time():
 
 def test_the_oldest_of_too_many_tombstones_are_dropped(monkeypatch: pytest.MonkeyPatch):
     """I22: REMOVED_GROUPS_MAX and one beyond."""
-    monkeypatch.setattr("coordinator.group_store.REMOVED_GROUPS_MAX", 2)
+    monkeypatch.setattr("coordinator.state.store.REMOVED_GROUPS_MAX", 2)
     s = Scenario()
     for name in ("g1", "g2", "g3"):
         s.group_id = name

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator import transactions
-from coordinator.group import Group, Vitals
-from coordinator.group_parts import PLACE_END, Offset, PendingCommit, PendingIndex
-from coordinator.limits import PENDING_OFFSETS_MAX, PLACE_MAX
-from coordinator.outputs import OffsetRecord, Published
-from coordinator.requests import OffsetToCommit, TxnOffsetCommit
+from coordinator.base.limits import PENDING_OFFSETS_MAX, PLACE_MAX
+from coordinator.common import transactions
+from coordinator.messages.group_records import OffsetRecord, Published
+from coordinator.messages.requests import OffsetToCommit, TxnOffsetCommit
+from coordinator.state.classic_group import Group, Vitals
+from coordinator.state.group import PLACE_END, Offset, PendingCommit, PendingIndex
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.test_transactions import (
     NOTHING,

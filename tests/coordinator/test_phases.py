@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from coordinator.errors import CoordinatorError, IllegalMove
-from coordinator.phases import MOVES, Cause, Phase, move
+from coordinator.base.errors import CoordinatorError, IllegalMove
+from coordinator.base.states import MOVES, Cause, Phase, move
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD, ASSIGNING, RECONCILING, UNKNOWN = Phase
 CHANGED, JOINED, NOBODY, SYNCED, FORGOTTEN = Cause

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from coordinator import limits
-from coordinator.access import Pattern
-from coordinator.policies import (
+from coordinator.base import limits
+from coordinator.base.access import Pattern
+from coordinator.base.policies import (
     DAY_MINUTES,
     MINUTE_MS,
     MONDAY_MS,
@@ -25,7 +25,7 @@ from coordinator.policies import (
     Window,
     problems,
 )
-from coordinator.requests import SetPolicies
+from coordinator.messages.requests import SetPolicies
 
 HOUR_MS = 3_600_000
 

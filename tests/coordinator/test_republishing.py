@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from coordinator import limits
-from coordinator.errors import ErrorCode
-from coordinator.outputs import GroupRecord, OffsetRecord, Published
-from coordinator.requests import RepublishGroup
+from coordinator.base import limits
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.group_records import GroupRecord, OffsetRecord, Published
+from coordinator.messages.requests import RepublishGroup
 from streaming.wire.records import decode_request
 from tests.coordinator.scenario import Scenario
 

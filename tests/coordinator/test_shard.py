@@ -2,12 +2,13 @@
 
 import pytest
 
-from coordinator.config import Config
-from coordinator.errors import ErrorCode
-from coordinator.hashing import shard_of
-from coordinator.outputs import ErrorAnswer, Rejected, Reply
-from coordinator.requests import DescribeGroup, JoinGroup, Protocol, Received, Unreadable
-from coordinator.shard import Shard
+from coordinator.base.config import Config
+from coordinator.base.errors import ErrorCode
+from coordinator.base.hashing import shard_of
+from coordinator.messages.events import Rejected
+from coordinator.messages.requests import DescribeGroup, JoinGroup, Protocol, Received, Unreadable
+from coordinator.messages.responses import ErrorAnswer, Reply
+from coordinator.shard.shard import Shard
 from tests.coordinator.scenario import SECRET, Scenario
 
 # -- the shard of a group ----------------------------------------------------------------------------------------------

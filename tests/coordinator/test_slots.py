@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from coordinator.hashing import murmur2, shard_of
-from coordinator.limits import SLOTS
-from coordinator.slots import (
+from coordinator.base.hashing import murmur2, shard_of
+from coordinator.base.limits import SLOTS
+from coordinator.base.slots import (
     HERE,
     Holding,
     Owners,

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import MemberExpired, MemberFenced, RebalanceStarted, Reply
-from coordinator.phases import Phase
-from coordinator.requests import JoinGroup
+from coordinator.base.errors import ErrorCode
+from coordinator.base.states import Phase
+from coordinator.messages.events import MemberExpired, MemberFenced, RebalanceStarted
+from coordinator.messages.requests import JoinGroup
+from coordinator.messages.responses import Reply
 from tests.coordinator.scenario import Scenario
 
 

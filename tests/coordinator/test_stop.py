@@ -1,8 +1,9 @@
 """A request to stop the coordinator: a shard checks the right, says where the request is, and changes nothing."""
 
-from coordinator.outputs import AccessDenied, Reply, StopCoordinatorAnswer
-from coordinator.requests import Received, StopCoordinator, Wake
-from coordinator.shard import Shard
+from coordinator.messages.events import AccessDenied
+from coordinator.messages.requests import Received, StopCoordinator, Wake
+from coordinator.messages.responses import Reply, StopCoordinatorAnswer
+from coordinator.shard.shard import Shard
 from streaming.wire.records import decode_request, encode_request
 from tests.coordinator.scenario import SECRET
 from tests.coordinator.test_guard import CONFIG, ROOT

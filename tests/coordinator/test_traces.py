@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from coordinator.outputs import Output, RebalanceNotice, Reply
-from coordinator.requests import Received, Wake
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import Received, Wake
+from coordinator.messages.responses import RebalanceNotice, Reply
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.trace import Player, Trace
 from tests.coordinator.waking import wake

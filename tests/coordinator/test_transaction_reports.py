@@ -2,9 +2,9 @@
 
 import pytest
 
-from coordinator import transactions
-from coordinator.outputs import Published
-from coordinator.requests import EndedTransaction, OpenTransaction, SettleTransactions
+from coordinator.common import transactions
+from coordinator.messages.group_records import Published
+from coordinator.messages.requests import EndedTransaction, OpenTransaction, SettleTransactions
 from tests.coordinator.reports import report
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.test_transactions import T0, UNSTABLE, pend, settle, stable

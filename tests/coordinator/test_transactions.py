@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from coordinator import codec, limits, transactions
-from coordinator.errors import ErrorCode
-from coordinator.group_parts import Offset
-from coordinator.outputs import OffsetRecord, Published, SettleTransactionsAnswer
-from coordinator.requests import (
-    OffsetToCommit,
-    SettleTransactions,
-    TxnOffsetCommit,
-)
+from coordinator.base import limits
+from coordinator.base.errors import ErrorCode
+from coordinator.common import transactions
+from coordinator.messages.group_records import OffsetRecord, Published
+from coordinator.messages.requests import OffsetToCommit, SettleTransactions, TxnOffsetCommit
+from coordinator.messages.responses import SettleTransactionsAnswer
+from coordinator.state import codec
+from coordinator.state.group import Offset
 from tests.coordinator.reports import report
 from tests.coordinator.scenario import Scenario
 

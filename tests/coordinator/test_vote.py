@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from coordinator.errors import ErrorCode
+from coordinator.base.errors import ErrorCode
 from tests.coordinator.scenario import Scenario
 
 BUILT_IN = ("sticky", "range", "roundrobin", "cooperative-sticky")

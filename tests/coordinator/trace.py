@@ -44,10 +44,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coordinator import requests
-from coordinator.heartbeats import Heartbeat
-from coordinator.policies import Freeze, Quarantine, Settle, Succession, Window
-from coordinator.requests import Protocol, Unreadable
+from coordinator.base.policies import Freeze, Quarantine, Settle, Succession, Window
+from coordinator.messages import requests
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import Protocol, Unreadable
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.telling import TOPIC, Teller
 from tests.coordinator.wire import assignment, subscription

@@ -1,6 +1,6 @@
 """Wake records, which let time pass in a shard that has read its whole log."""
 
-from coordinator.requests import Received, Wake
+from coordinator.messages.requests import Received, Wake
 
 
 def wake(at_ms: int, offset: int = 0) -> Received:

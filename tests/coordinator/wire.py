@@ -1,6 +1,6 @@
 """The bytes that consumers exchange through the coordinator, version 0 (protocol.md 7.6).
 
-This code is independent of the readers in `coordinator.consumer_protocol`, so that each checks the other.
+This code is independent of the readers in `coordinator.base.consumer_protocol`, so that each checks the other.
 """
 
 from collections.abc import Mapping, Sequence

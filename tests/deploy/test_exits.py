@@ -22,7 +22,7 @@ ACCOUNTS = {
     "Caused by: org.apache.kafka.common.errors.TimeoutException: Timeout of 30000ms expired": Exit.FAILED,
     "java.io.IOException: No space left on device": Exit.FAILED,
     "java.lang.IllegalStateException: nobody has seen this before": Exit.FAILED,
-    "coordinator.errors.CorruptState: a bit is wrong": Exit.NEEDS_A_PERSON,
+    "coordinator.base.errors.CorruptState: a bit is wrong": Exit.NEEDS_A_PERSON,
     "JsonParseException: Illegal unquoted character ((CTRL-CHAR, code 0))": Exit.NEEDS_A_PERSON,
     "org.apache.hadoop.fs.ChecksumException: s3a://b/c/query/offsets/3 fails its checksum": Exit.NEEDS_A_PERSON,
     "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS]": Exit.NEEDS_A_PERSON,

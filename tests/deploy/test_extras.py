@@ -76,7 +76,7 @@ def test_a_command_without_its_extra_names_the_installation(command: str) -> Non
 @pytest.mark.parametrize(
     "module",
     [
-        "coordinator.shard",
+        "coordinator.shard.shard",
         "streaming.client",
         "streaming.cli.asking",
         "streaming.cli.changing",

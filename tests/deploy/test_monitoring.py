@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from coordinator.phases import Phase
+from coordinator.base.states import Phase
 from streaming.config.settings import Settings
 from streaming.gateway.health import GatewayHealth
 from streaming.gateway.metrics import Metrics

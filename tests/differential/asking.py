@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 from struct import pack
 from typing import Any
 
-from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, OwnedPartitions
-from coordinator.heartbeats import Heartbeat
-from coordinator.requests import (
+from coordinator.messages.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, OwnedPartitions
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import (
     Assignment,
     DeleteGroup,
     DescribeGroup,

@@ -14,7 +14,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from coordinator.assignors import Cluster, Plan, Subscriber
 from coordinator.assignors.assignor import TopicPartition
-from coordinator.consumer_protocol import assigned_partitions, write_subscription
+from coordinator.base.consumer_protocol import assigned_partitions, write_subscription
 from streaming.embedded import BROKER, fetch, find_java
 
 CLASSES = {

@@ -12,7 +12,7 @@ from py4j.java_gateway import JavaGateway
 
 from coordinator.assignors.server import GroupSpec, MemberSpec, Target, Targets
 from coordinator.assignors.server.order import BUCKETS_MIN, bucket, id_hash
-from coordinator.hashing import java_hash
+from coordinator.base.hashing import java_hash
 
 T = TypeVar("T")
 

@@ -6,11 +6,14 @@ from typing import Any
 
 from msgspec.structs import replace as replaced
 
-from coordinator.base_request import NO_TOPIC
-from coordinator.config import Config
-from coordinator.consumer_requests import ConsumerGroupDescribe, GroupTopics, TopicFact
-from coordinator.errors import ErrorCode
-from coordinator.outputs import (
+from coordinator.base.config import Config
+from coordinator.base.errors import ErrorCode
+from coordinator.base.states import Phase
+from coordinator.messages.consumer_requests import ConsumerGroupDescribe, GroupTopics, TopicFact
+from coordinator.messages.fields import NO_TOPIC
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import DescribeGroup, OffsetFetch, OffsetTopic, OffsetTopics, Received, Request
+from coordinator.messages.responses import (
     AnyAnswer,
     AssignmentNotice,
     ConsumerGroupDescribeAnswer,
@@ -22,14 +25,11 @@ from coordinator.outputs import (
     ListGroupsAnswer,
     OffsetCommitAnswer,
     OffsetFetchAnswer,
-    Output,
     RebalanceNotice,
     Reply,
     SyncGroupAnswer,
 )
-from coordinator.phases import Phase
-from coordinator.requests import DescribeGroup, OffsetFetch, OffsetTopic, OffsetTopics, Received, Request
-from coordinator.shard import Shard
+from coordinator.shard.shard import Shard
 from streaming.gateway.ids import id_text
 from tests.coordinator.waking import wake
 from tests.differential.language import Heard

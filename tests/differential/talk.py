@@ -9,8 +9,8 @@ from typing import Protocol, Self
 
 from msgspec import structs
 
-from coordinator.consumer_requests import TopicFact
-from coordinator.outputs import AnyAnswer, ListGroupsAnswer
+from coordinator.messages.consumer_requests import TopicFact
+from coordinator.messages.responses import AnyAnswer, ListGroupsAnswer
 from tests.differential.asking import ask
 from tests.differential.language import Conversation, Heard, Line
 from tests.differential.topics import SHARED, Topics

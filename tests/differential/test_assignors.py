@@ -9,7 +9,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from coordinator.assignors import ASSIGNORS, Cluster, Plan, Sticky
-from coordinator.consumer_protocol import Subscription, write_assignment, write_subscription
+from coordinator.base.consumer_protocol import Subscription, write_assignment, write_subscription
 from tests.coordinator.assignors.groups import Drawn, draw, flat, imbalance, kept, plan, subscribers
 from tests.differential.java_assignors import Java, java
 

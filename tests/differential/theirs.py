@@ -17,10 +17,10 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
-from coordinator.consumer_requests import ConsumerGroupDescribe, TopicFact
-from coordinator.outputs import AnyAnswer, ConsumerGroupDescribeAnswer, DescribeGroupAnswer
-from coordinator.phases import Phase
-from coordinator.requests import DescribeGroup
+from coordinator.base.states import Phase
+from coordinator.messages.consumer_requests import ConsumerGroupDescribe, TopicFact
+from coordinator.messages.requests import DescribeGroup
+from coordinator.messages.responses import AnyAnswer, ConsumerGroupDescribeAnswer, DescribeGroupAnswer
 from streaming.gateway.ids import id_text
 from tests.differential import wire
 from tests.differential.language import Heard

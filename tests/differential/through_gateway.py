@@ -10,9 +10,9 @@ from dataclasses import replace
 from kafka.protocol.metadata import ApiVersionsRequest
 from msgspec.structs import replace as replaced
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.outputs import AnyAnswer
-from coordinator.requests import JoinGroup, OffsetCommit, OffsetDelete, Request
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.requests import JoinGroup, OffsetCommit, OffsetDelete, Request
+from coordinator.messages.responses import AnyAnswer
 from tests.differential.differences import DIFFERENCES
 from tests.differential.language import Conversation, Heard, Line
 from tests.differential.ours import config_of

@@ -7,8 +7,8 @@ second id. Partitions of the usual topic have no name: `0,1` are two of topic t,
 from collections.abc import Iterable, Iterator
 from uuid import UUID
 
-from coordinator.consumer_requests import OwnedPartitions, TopicFact
-from coordinator.outputs import AssignedTopic
+from coordinator.messages.consumer_requests import OwnedPartitions, TopicFact
+from coordinator.messages.responses import AssignedTopic
 from streaming.gateway.ids import id_text
 from tests.coordinator.telling import TOPIC
 from tests.coordinator.trace import by_topic

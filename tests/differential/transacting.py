@@ -20,9 +20,9 @@ from kafka.protocol.producer.transaction import (
     InitProducerIdRequest,
 )
 
-from coordinator.base_request import BaseRequest
-from coordinator.outputs.replies import Answer
-from coordinator.requests import OffsetToCommit, TopicPartitions
+from coordinator.messages.fields import BaseRequest
+from coordinator.messages.requests import OffsetToCommit, TopicPartitions
+from coordinator.messages.responses import Answer
 from tests.differential.language import Line
 from tests.differential.wire_consumers import named
 

@@ -12,9 +12,11 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.errors import ErrorCode
-from coordinator.outputs import (
+from coordinator.base.errors import ErrorCode
+from coordinator.base.states import Phase
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.requests import JoinGroup, Request
+from coordinator.messages.responses import (
     AnyAnswer,
     ConsumerGroupDescribeAnswer,
     ConsumerGroupHeartbeatAnswer,
@@ -22,8 +24,6 @@ from coordinator.outputs import (
     JoinGroupAnswer,
     LeaveGroupAnswer,
 )
-from coordinator.phases import Phase
-from coordinator.requests import JoinGroup, Request
 from tests.differential.topics import Topics
 from tests.differential.transacting import OfProducer, ProducerAnswer
 

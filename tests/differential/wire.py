@@ -15,9 +15,11 @@ from kafka.protocol.consumer.group import (
     SyncGroupRequest,
 )
 
-from coordinator import consumer_requests
-from coordinator import requests as asked
-from coordinator.outputs import (
+from coordinator.base.states import Phase
+from coordinator.messages import consumer_requests
+from coordinator.messages import requests as asked
+from coordinator.messages.requests import Request
+from coordinator.messages.responses import (
     AnyAnswer,
     CommittedPartition,
     DeletedPartition,
@@ -37,8 +39,6 @@ from coordinator.outputs import (
     OffsetFetchAnswer,
     SyncGroupAnswer,
 )
-from coordinator.phases import Phase
-from coordinator.requests import Request
 from streaming.gateway.definitions import DeleteGroupsRequest, TxnOffsetCommitRequest
 from streaming.gateway.ids import id_of, id_text
 from tests.differential import transacting, wire_consumers

@@ -5,16 +5,16 @@ from typing import Any
 
 from msgspec import UNSET
 
-from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat
-from coordinator.errors import ErrorCode
-from coordinator.outputs import (
+from coordinator.base.errors import ErrorCode
+from coordinator.base.states import Phase
+from coordinator.messages.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat
+from coordinator.messages.requests import Request
+from coordinator.messages.responses import (
     AssignedTopic,
     ConsumerGroupDescribeAnswer,
     ConsumerGroupHeartbeatAnswer,
     DescribedConsumer,
 )
-from coordinator.phases import Phase
-from coordinator.requests import Request
 from streaming.gateway.definitions import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from streaming.gateway.ids import id_of, id_text
 

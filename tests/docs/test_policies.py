@@ -5,8 +5,8 @@ from pathlib import Path
 
 from msgspec import inspect
 
-from coordinator.limits import FREEZE_WINDOWS_MAX, POLICIES_MAX, POLICY_ASSIGNORS_MAX
-from coordinator.policies import Freeze, Policy, Quarantine, Settle, Succession
+from coordinator.base.limits import FREEZE_WINDOWS_MAX, POLICIES_MAX, POLICY_ASSIGNORS_MAX
+from coordinator.base.policies import Freeze, Policy, Quarantine, Settle, Succession
 from streaming.administration.policy_files import policies_in
 from tests.docs.pages import DOCS, blocks
 

@@ -6,17 +6,14 @@ from random import Random
 
 from msgspec.structs import replace
 
-from coordinator.base_request import BaseRequest
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.consumer_protocol import Subscription, assigned_partitions, write_subscription
-from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, OwnedPartitions
-from coordinator.effects import Assigned, Lost, MakePlan, PrepareToJoin
-from coordinator.group import Group
-from coordinator.heartbeats import Heartbeat
-from coordinator.member import Member, MemberState, Todo
-from coordinator.member_config import MemberConfig
-from coordinator.outputs import AnyAnswer, JoinedMember
-from coordinator.requests import (
+from coordinator.base.consumer_protocol import Subscription, assigned_partitions, write_subscription
+from coordinator.member.effects import Assigned, Lost, MakePlan, PrepareToJoin
+from coordinator.member.member import Member, MemberState, Todo
+from coordinator.member.requests import MemberConfig
+from coordinator.messages.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, OwnedPartitions
+from coordinator.messages.fields import BaseRequest
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import (
     Assignment,
     DeleteGroup,
     DescribeGroup,
@@ -36,6 +33,9 @@ from coordinator.requests import (
     TopicPartitions,
     Unreadable,
 )
+from coordinator.messages.responses import AnyAnswer, JoinedMember
+from coordinator.state.classic_group import Group
+from coordinator.state.consumer_group import ConsumerGroup
 from tests.coordinator.wire import assignment, subscription
 from tests.simulation.cluster import Cluster
 from tests.simulation.faults import Swarm

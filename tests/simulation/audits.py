@@ -4,14 +4,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from coordinator import codec
-from coordinator.codec import RemovedGroup
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.group import Group
-from coordinator.outputs import AssignmentNotice, Output, RebalanceNotice, Reply
-from coordinator.policies import Policy, Quarantine, Settle, Succession
-from coordinator.requests import ListGroups, Received, SetPolicies, SettleTransactions, Wake
-from coordinator.shard import Shard
+from coordinator.base.policies import Policy, Quarantine, Settle, Succession
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import ListGroups, Received, SetPolicies, SettleTransactions, Wake
+from coordinator.messages.responses import AssignmentNotice, RebalanceNotice, Reply
+from coordinator.shard.shard import Shard
+from coordinator.state import codec
+from coordinator.state.classic_group import Group
+from coordinator.state.codec import RemovedGroup
+from coordinator.state.consumer_group import ConsumerGroup
 from tests.coordinator.consumer.long_path import long_paths, on_long_path
 from tests.coordinator.waking import wake
 from tests.simulation.judge import Broken, Judge

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from random import Random
 
-from coordinator.consumer_requests import GroupTopics, ResolvedPattern, TopicFact
+from coordinator.messages.consumer_requests import GroupTopics, ResolvedPattern, TopicFact
 
 NAMES = ("t", "u", "v", "t-new")
 PARTITIONS_MAX = 12

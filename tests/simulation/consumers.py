@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
-from coordinator.errors import ErrorCode
-from coordinator.limits import NEVER_MS
-from coordinator.member_config import MemberConfig
-from coordinator.outputs import AnyAnswer, AssignedTopic, AssignmentNotice, ConsumerGroupHeartbeatAnswer
-from coordinator.requests import OffsetCommit, OffsetFetch, OffsetToCommit, Request
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import NEVER_MS
+from coordinator.member.requests import MemberConfig
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
+from coordinator.messages.requests import OffsetCommit, OffsetFetch, OffsetToCommit, Request
+from coordinator.messages.responses import AnyAnswer, AssignedTopic, AssignmentNotice, ConsumerGroupHeartbeatAnswer
 from tests.simulation.cluster import Cluster
 
 TOPICS = (("t",), ("t", "u"), ("u",), ("t", "v"), ())

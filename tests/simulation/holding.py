@@ -7,14 +7,10 @@ decides which answers are held. Members of simulations send such heartbeats also
 
 from collections import defaultdict
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.outputs import (
-    AssignmentNotice,
-    ConsumerGroupHeartbeatAnswer,
-    GroupConverted,
-    Output,
-    Reply,
-)
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.events import GroupConverted
+from coordinator.messages.outputs import Output
+from coordinator.messages.responses import AssignmentNotice, ConsumerGroupHeartbeatAnswer, Reply
 from streaming.gateway.consumer_heartbeats import ConsumerHeartbeats
 from tests.coordinator.invariants.step import GONE, KnownRequests, Step, forgotten
 

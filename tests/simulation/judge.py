@@ -11,15 +11,15 @@ from hashlib import blake2b
 
 import msgspec
 
-from coordinator import codec
-from coordinator.codec import Kept, Rosters
-from coordinator.config import Config
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.errors import CorruptState
-from coordinator.group import Group
-from coordinator.outputs import Output
-from coordinator.requests import Received
-from coordinator.shard import Shard
+from coordinator.base.config import Config
+from coordinator.base.errors import CorruptState
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import Received
+from coordinator.shard.shard import Shard
+from coordinator.state import codec
+from coordinator.state.classic_group import Group
+from coordinator.state.codec import Kept, Rosters
+from coordinator.state.consumer_group import ConsumerGroup
 from tests.coordinator.invariants import MisroutedIsRefused, Step, Truth, all_checkers, name_of
 from tests.simulation.holding import HeldAnswersStayTrue
 from tests.simulation.script import Batch, Script

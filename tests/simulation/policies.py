@@ -6,8 +6,8 @@ The policies are drawn apart from all else, so a simulation without policies is 
 from collections.abc import Sequence
 from random import Random
 
-from coordinator.access import Pattern
-from coordinator.policies import (
+from coordinator.base.access import Pattern
+from coordinator.base.policies import (
     ASSIGNORS,
     MINUTE_MS,
     MONDAY_MS,
@@ -22,7 +22,7 @@ from coordinator.policies import (
     Window,
     problems,
 )
-from coordinator.requests import SetPolicies
+from coordinator.messages.requests import SetPolicies
 
 RATE = 0.5
 """The share of simulations in which policies are set."""

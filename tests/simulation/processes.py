@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from coordinator.member_config import MemberConfig
+from coordinator.member.requests import MemberConfig
 from tests.simulation import rest
 from tests.simulation.actors import Process
 from tests.simulation.cluster import Cluster

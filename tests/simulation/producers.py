@@ -13,10 +13,11 @@ from enum import Enum, auto
 from itertools import count
 from random import Random
 
-from coordinator.errors import ErrorCode
-from coordinator.limits import NEVER_MS
-from coordinator.outputs import AnyAnswer, OffsetRecord, Output, Published, TxnOffsetCommitAnswer
-from coordinator.requests import (
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import NEVER_MS
+from coordinator.messages.group_records import OffsetRecord, Published
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import (
     OffsetFetch,
     OffsetToCommit,
     Request,
@@ -25,6 +26,7 @@ from coordinator.requests import (
     Unreadable,
     Wake,
 )
+from coordinator.messages.responses import AnyAnswer, TxnOffsetCommitAnswer
 from tests.simulation.actors import PARTITIONS, Process
 from tests.simulation.consumers import Consumer
 from tests.simulation.faults import OF_TRANSACTIONS, Swarm

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.consumer_protocol import assigned_partitions
-from coordinator.consumer_vitals import ConsumerVitals
-from coordinator.group import Group, Vitals
-from coordinator.group_parts import Session
-from coordinator.limits import NEVER_MS
-from coordinator.member import MemberState
-from coordinator.outputs import Output, PlanMade
-from coordinator.phases import Phase
+from coordinator.base.consumer_protocol import assigned_partitions
+from coordinator.base.limits import NEVER_MS
+from coordinator.base.states import Phase
+from coordinator.member.member import MemberState
+from coordinator.messages.events import PlanMade
+from coordinator.messages.outputs import Output
+from coordinator.state.classic_group import Group, Vitals
+from coordinator.state.consumer_group import ConsumerGroup, ConsumerVitals
+from coordinator.state.group import Session
 from tests.simulation.actors import Process
 from tests.simulation.consumers import REVOCATION_MS_MAX, Consumer, State
 

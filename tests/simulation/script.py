@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from coordinator.config import Config
-from coordinator.requests import Received, Request, Unreadable, Wake
+from coordinator.base.config import Config
+from coordinator.messages.requests import Received, Request, Unreadable, Wake
 
 
 class Batch(Struct, frozen=True):

@@ -14,11 +14,11 @@ from itertools import count, islice
 from random import Random
 from typing import Any
 
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.hashing import shard_of
-from coordinator.limits import NEVER_MS
-from coordinator.outputs import AnyAnswer, Reply
-from coordinator.requests import Received, Request, Unreadable, Wake
+from coordinator.base.hashing import shard_of
+from coordinator.base.limits import NEVER_MS
+from coordinator.messages.requests import Received, Request, Unreadable, Wake
+from coordinator.messages.responses import AnyAnswer, Reply
+from coordinator.state.consumer_group import ConsumerGroup
 from tests.simulation import rest
 from tests.simulation.actors import FOLLOWERS, OPERATORS, STRANGERS, TOOLS, Stranger
 from tests.simulation.clocks import DAY_MS, Clocks

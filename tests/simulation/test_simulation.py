@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.outputs import OffsetFetchAnswer, Reply, TxnOffsetCommitAnswer
-from coordinator.requests import SettleTransactions, TxnOffsetCommit
+from coordinator.messages.requests import SettleTransactions, TxnOffsetCommit
+from coordinator.messages.responses import OffsetFetchAnswer, Reply, TxnOffsetCommitAnswer
 from tests.simulation.audits import AUDITS, audit
 from tests.simulation.bugs import BUGS
 from tests.simulation.bugs.hunt import hunt

@@ -9,8 +9,9 @@ from itertools import count
 
 import msgspec
 
-from coordinator.outputs import Output, Published
-from coordinator.requests import RepublishGroup
+from coordinator.messages.group_records import Published
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import RepublishGroup
 from streaming.query.repeats import Repeats
 from streaming.wire.standing import Order, order_of
 

@@ -13,7 +13,7 @@ from random import Random
 
 from msgspec.structs import replace
 
-from coordinator.requests import EndedTransaction, SettleTransactions
+from coordinator.messages.requests import EndedTransaction, SettleTransactions
 from streaming.kafka.transaction_log import Batch
 from streaming.query.settling import Settled, Settling
 from tests.simulation.faults import Swarm

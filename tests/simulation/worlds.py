@@ -3,9 +3,9 @@
 from enum import Enum
 from random import Random
 
-from coordinator.config import Config
-from coordinator.limits import ASSIGNMENTS_MAX
-from coordinator.member_config import MemberConfig
+from coordinator.base.config import Config
+from coordinator.base.limits import ASSIGNMENTS_MAX
+from coordinator.member.requests import MemberConfig
 
 NO_LATENESS_MS = 2**40
 """The value of `late_notice_ms` with which no deadline counts as noticed late."""

@@ -4,9 +4,8 @@ import threading
 from concurrent.futures import Future
 from typing import Any
 
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import AnyAnswer, FetchedOffset
-from coordinator.requests import (
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import (
     Assignment,
     DescribeGroup,
     JoinGroup,
@@ -19,6 +18,7 @@ from coordinator.requests import (
     Request,
     SyncGroup,
 )
+from coordinator.messages.responses import AnyAnswer, FetchedOffset
 from streaming.client.transport import Transport
 from tests.system.waiting import HANG_S, wait_until
 

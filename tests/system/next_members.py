@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from coordinator.consumer_requests import ConsumerGroupDescribe
-from coordinator.outputs import ConsumerGroupDescribeAnswer
+from coordinator.messages.consumer_requests import ConsumerGroupDescribe
+from coordinator.messages.responses import ConsumerGroupDescribeAnswer
 from streaming.client.transport import Transport
 from tests.system.asking import TOLD_BY_THE_TRANSPORT
 from tests.system.waiting import wait_until

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 
-from coordinator.hashing import shard_of
+from coordinator.base.hashing import shard_of
 from streaming.config.settings import Settings
 from streaming.wire.records import decode_group_key
 from tests.system.waiting import HANG_S

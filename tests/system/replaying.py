@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from coordinator.hashing import member_suffix, shard_of
-from coordinator.heartbeats import Heartbeat
-from coordinator.requests import (
+from coordinator.base.hashing import member_suffix, shard_of
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import (
     Assignment,
     DescribeGroup,
     JoinGroup,

@@ -15,8 +15,8 @@ from typing import Any, Self
 from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from coordinator.member import MemberState
-from coordinator.requests import ExpelMember
+from coordinator.member.member import MemberState
+from coordinator.messages.requests import ExpelMember
 from streaming.client import GroupConsumer, GroupMember, Transport
 from streaming.config.settings import Settings
 from streaming.views.watching import follow

@@ -32,8 +32,8 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from typer.testing import CliRunner
 
-from coordinator import requests as asked
-from coordinator.outputs import AccessDenied
+from coordinator.messages import requests as asked
+from coordinator.messages.events import AccessDenied
 from streaming.administration.rules import keep_in_step, rules_of_brokers, set_rules
 from streaming.cli.main import app
 from streaming.client import Transport

@@ -15,7 +15,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from kafka.errors import KafkaError
 
-from coordinator.requests import DescribeGroup
+from coordinator.messages.requests import DescribeGroup
 from streaming.client import NoAnswer, NoCoordinator, Transport
 from streaming.config.settings import Settings
 from streaming.doctor import Case, Level, examine

@@ -14,8 +14,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaConfigurationError, KafkaError, KafkaTimeoutError
 from kafka.net.connection import KafkaConnection
 
-from coordinator.hashing import shard_of
-from coordinator.member import MemberState
+from coordinator.base.hashing import shard_of
+from coordinator.member.member import MemberState
 from streaming.client import GroupConsumer, GroupMember, NoCoordinator
 from streaming.config.settings import Settings
 from streaming.embedded import Broker

@@ -10,10 +10,11 @@ from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, To
 from kafka.errors import CommitFailedError, InvalidSessionTimeoutError, KafkaError, RebalanceInProgressError
 from kafka.structs import OffsetAndMetadata
 
-from coordinator.member import MemberState
-from coordinator.outputs import DescribeGroupAnswer, MemberExpired, MemberLeft
-from coordinator.phases import Phase
-from coordinator.requests import DescribeGroup
+from coordinator.base.states import Phase
+from coordinator.member.member import MemberState
+from coordinator.messages.events import MemberExpired, MemberLeft
+from coordinator.messages.requests import DescribeGroup
+from coordinator.messages.responses import DescribeGroupAnswer
 from streaming.client import NoAnswer, NoCoordinator, Transport
 from streaming.config.settings import Settings
 from streaming.embedded import Broker

@@ -8,7 +8,8 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaConfigurationError, KafkaError, UnreleasedInstanceIdError
 
-from coordinator.outputs import GroupConverted, GroupRecord, RebalanceStarted
+from coordinator.messages.events import GroupConverted, RebalanceStarted
+from coordinator.messages.group_records import GroupRecord
 from streaming.client import GroupConsumer, GroupMember
 from streaming.client.consumer_protocol.states import State
 from streaming.query.coordinator import Coordinator

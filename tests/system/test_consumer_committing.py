@@ -8,7 +8,7 @@ from kafka.errors import (
     CommitFailedError,
 )
 
-from coordinator.outputs import CommitRejected
+from coordinator.messages.events import CommitRejected
 from tests.system.staging import Listener, MakeStage, at, read
 
 

@@ -13,9 +13,10 @@ from kafka.errors import (
     FencedInstanceIdError,
 )
 
-from coordinator.member import MemberState
-from coordinator.outputs import GroupRecord, MemberFenced, MemberLeft, OffsetRecord
-from coordinator.phases import Phase
+from coordinator.base.states import Phase
+from coordinator.member.member import MemberState
+from coordinator.messages.events import MemberFenced, MemberLeft
+from coordinator.messages.group_records import GroupRecord, OffsetRecord
 from tests.system.staging import Listener, MakeStage, at, calls, numbers
 
 pytestmark = pytest.mark.long

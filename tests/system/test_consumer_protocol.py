@@ -10,8 +10,8 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewPartitions
 
-from coordinator.heartbeats import Heartbeats
-from coordinator.outputs import HeartbeatsAnswer
+from coordinator.messages.heartbeats import Heartbeats
+from coordinator.messages.responses import HeartbeatsAnswer
 from streaming.client.transport import Transport
 from streaming.embedded import Broker
 from streaming.gateway import Gateway

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.requests import ListGroups
+from coordinator.messages.requests import ListGroups
 from streaming.administration.listing import list_groups
 from streaming.client.transport import Transport
 from streaming.embedded import Broker

@@ -8,8 +8,8 @@ from kafka.errors import (
     KafkaError,
 )
 
-from coordinator.member import MemberState
-from coordinator.outputs import GroupRecord
+from coordinator.member.member import MemberState
+from coordinator.messages.group_records import GroupRecord
 from tests.system.reading import Reader
 from tests.system.staging import Listener, MakeStage, calls, numbers, read
 

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
-from coordinator.outputs import GroupRecord, OffsetRecord
-from coordinator.phases import Phase
+from coordinator.base.states import Phase
+from coordinator.messages.group_records import GroupRecord, OffsetRecord
 from streaming.config.settings import Settings
 from streaming.query.coordinator import Coordinator
 from streaming.wire.records import decode_group_record

@@ -12,9 +12,9 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from coordinator.consumer_protocol import CONSUMERS, Subscription, write_assignment, write_subscription
-from coordinator.phases import Cause
-from coordinator.requests import Protocol
+from coordinator.base.consumer_protocol import CONSUMERS, Subscription, write_assignment, write_subscription
+from coordinator.base.states import Cause
+from coordinator.messages.requests import Protocol
 from streaming.dashboard import Dashboard, Live
 from streaming.dashboard.live import Phase, Status
 from streaming.dashboard.server import WebServer

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from coordinator.requests import OffsetCommit, OffsetToCommit
+from coordinator.messages.requests import OffsetCommit, OffsetToCommit
 from streaming.dashboard import Live, live
 from streaming.dashboard.server import WebServer
 from tests.streaming.dashboard.stage import Stage

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page
 
-from coordinator.phases import Phase as GroupPhase
+from coordinator.base.states import Phase as GroupPhase
 from streaming.dashboard.live import Live, Phase, Status
 from streaming.dashboard.server import WebServer
 from streaming.moments import unix_ms

@@ -15,8 +15,8 @@ import pytest
 from kafka import KafkaProducer
 from prometheus_client.parser import text_string_to_metric_families
 
-from coordinator.outputs import GroupRecord, Published
-from coordinator.phases import Phase
+from coordinator.base.states import Phase
+from coordinator.messages.group_records import GroupRecord, Published
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.kafka.topics import ensure

@@ -11,10 +11,10 @@ import pytest
 from msgspec import structs
 from typer.testing import CliRunner
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, TopicFact
-from coordinator.outputs import AnyAnswer
-from coordinator.phases import Phase
-from coordinator.requests import DeleteGroup
+from coordinator.base.states import Phase
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, TopicFact
+from coordinator.messages.requests import DeleteGroup
+from coordinator.messages.responses import AnyAnswer
 from streaming.cli.main import app
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings

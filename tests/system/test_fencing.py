@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.outputs import GroupRecord, MemberFenced
-from coordinator.phases import Phase
+from coordinator.base.states import Phase
+from coordinator.messages.events import MemberFenced
+from coordinator.messages.group_records import GroupRecord
 from streaming.client import Transport
 from streaming.config.settings import Settings
 from streaming.query.coordinator import Coordinator

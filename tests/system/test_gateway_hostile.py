@@ -12,8 +12,8 @@ import pytest
 from kafka.protocol.admin import DescribeGroupsRequest
 from prometheus_client import generate_latest
 
-from coordinator.heartbeats import Heartbeat
-from coordinator.requests import DescribeGroup
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import DescribeGroup
 from streaming.client import Transport
 from streaming.gateway import Gateway, flow, outgoing, server
 from streaming.gateway.apis import APIS, Handling

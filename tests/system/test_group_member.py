@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from kafka.errors import IllegalStateError, InconsistentGroupProtocolError, KafkaConfigurationError, KafkaError
 
-from coordinator.consumer_protocol import RESOURCES
-from coordinator.member import MemberState
-from coordinator.outputs import AssignmentChanged, GroupRecord, MemberLeft
-from coordinator.phases import Phase
+from coordinator.base.consumer_protocol import RESOURCES
+from coordinator.base.states import Phase
+from coordinator.member.member import MemberState
+from coordinator.messages.events import AssignmentChanged, MemberLeft
+from coordinator.messages.group_records import GroupRecord
 from streaming.client import GroupConsumer, GroupMember
 from streaming.config.settings import Settings
 from streaming.query.coordinator import Coordinator

@@ -15,9 +15,9 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 from typer.testing import CliRunner
 
-from coordinator.limits import SLOTS
-from coordinator.move_requests import ReleaseGroup
-from coordinator.slots import ranges_of, slot_of
+from coordinator.base.limits import SLOTS
+from coordinator.base.slots import ranges_of, slot_of
+from coordinator.messages.move_requests import ReleaseGroup
 from streaming.cli.main import app
 from streaming.client import GroupConsumer
 from streaming.client.transport import Transport

@@ -6,9 +6,9 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from msgspec import structs
 
-from coordinator.hashing import shard_of
-from coordinator.outputs import AnyAnswer
-from coordinator.requests import OffsetCommit, OffsetToCommit
+from coordinator.base.hashing import shard_of
+from coordinator.messages.requests import OffsetCommit, OffsetToCommit
+from coordinator.messages.responses import AnyAnswer
 from streaming.query.coordinator import Coordinator
 from streaming.wire.records import decode_answer, encode_request
 from tests.system.asking import Asker

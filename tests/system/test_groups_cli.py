@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
-from coordinator.consumer_protocol import Subscription, write_assignment, write_subscription
-from coordinator.hashing import shard_of
-from coordinator.outputs import Published
-from coordinator.requests import Protocol
+from coordinator.base.consumer_protocol import Subscription, write_assignment, write_subscription
+from coordinator.base.hashing import shard_of
+from coordinator.messages.group_records import Published
+from coordinator.messages.requests import Protocol
 from streaming.administration.resetting import NewOffset
 from streaming.cli.asking import Administration
 from streaming.cli.main import main

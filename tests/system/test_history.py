@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from coordinator.consumer_protocol import Subscription, write_assignment, write_subscription
-from coordinator.requests import ExpelMember, LeaveGroup, Leaving, Protocol
+from coordinator.base.consumer_protocol import Subscription, write_assignment, write_subscription
+from coordinator.messages.requests import ExpelMember, LeaveGroup, Leaving, Protocol
 from streaming.cli.main import app
 from streaming.history.export import export
 from streaming.history.sql import query, register, register_files

@@ -14,7 +14,10 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from coordinator.outputs import Event, GroupArrived, Output, Published
+from coordinator.messages.fields import Event
+from coordinator.messages.group_records import Published
+from coordinator.messages.move_events import GroupArrived
+from coordinator.messages.outputs import Output
 from streaming.cli.main import app
 from streaming.config.settings import Settings
 from streaming.errors import NoCoordinator

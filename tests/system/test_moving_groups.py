@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 from kafka import KafkaAdminClient
 from typer.testing import CliRunner
 
-from coordinator.hashing import shard_of
+from coordinator.base.hashing import shard_of
 from streaming.administration.resetting import NewOffset
 from streaming.cli.main import app
 from streaming.cli.resets import commit

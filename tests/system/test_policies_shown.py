@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.policies import Policy, Succession
+from coordinator.base.policies import Policy, Succession
 from streaming.administration.policies import set_policies
 from streaming.cli import showing
 from streaming.moments import unix_ms

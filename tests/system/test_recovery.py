@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
-from coordinator.heartbeats import Heartbeat
+from coordinator.messages.heartbeats import Heartbeat
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
 from tests.system.asking import Asker

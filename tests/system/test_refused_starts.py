@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
-from coordinator.requests import ListGroups
+from coordinator.messages.requests import ListGroups
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import Exit

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.policies import Policy, Succession
+from coordinator.base.policies import Policy, Succession
 from streaming.administration.policies import set_policies
 from streaming.config.settings import Settings
 from streaming.embedded import Broker

@@ -20,7 +20,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from coordinator.requests import JoinGroup
+from coordinator.messages.requests import JoinGroup
 from streaming.client import Transport
 from streaming.config.security import MECHANISMS
 from streaming.config.settings import Settings

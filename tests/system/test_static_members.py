@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
-from coordinator.requests import DeleteGroup, ExpelMember, ListGroups, OffsetDelete, RebalanceGroup, TopicPartitions
+from coordinator.messages.requests import (
+    DeleteGroup,
+    ExpelMember,
+    ListGroups,
+    OffsetDelete,
+    RebalanceGroup,
+    TopicPartitions,
+)
 from streaming.administration.listing import list_groups
 from streaming.query.coordinator import Coordinator
 from tests.system.asking import TOLD_BY_THE_TRANSPORT, Asker

@@ -10,8 +10,8 @@ from kafka import KafkaAdminClient
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from coordinator.base_request import NO_TOPIC
-from coordinator.requests import OffsetFetch, TopicPartitions
+from coordinator.messages.fields import NO_TOPIC
+from coordinator.messages.requests import OffsetFetch, TopicPartitions
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from tests.system.asking import TOLD_BY_THE_TRANSPORT, Asker

@@ -16,7 +16,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import InvalidProducerEpochError, InvalidTxnStateError, ProducerFencedError
 from kafka.protocol.producer import EndTxnRequest, TxnOffsetCommitRequest
 
-from coordinator.hashing import shard_of
+from coordinator.base.hashing import shard_of
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from streaming.kafka.transactional import Transaction, TransactionWriter

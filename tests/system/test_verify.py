@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from coordinator.requests import OffsetCommit, OffsetToCommit
+from coordinator.messages.requests import OffsetCommit, OffsetToCommit
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
 from streaming.embedded import Broker

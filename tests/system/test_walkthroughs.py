@@ -14,9 +14,15 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import AnyAnswer, DescribeGroupAnswer, JoinGroupAnswer, LeaveGroupAnswer, SyncGroupAnswer
-from coordinator.requests import DescribeGroup, OffsetCommit, OffsetToCommit, Request
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import DescribeGroup, OffsetCommit, OffsetToCommit, Request
+from coordinator.messages.responses import (
+    AnyAnswer,
+    DescribeGroupAnswer,
+    JoinGroupAnswer,
+    LeaveGroupAnswer,
+    SyncGroupAnswer,
+)
 from streaming.client.transport import Transport
 from streaming.query.coordinator import Coordinator
 from tests.system.asking import TOLD_BY_THE_TRANSPORT, Asker

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
 
-from coordinator.hashing import MASK, java_hash
+from coordinator.base.hashing import MASK, java_hash
 
 BUCKETS_MIN = 16
 

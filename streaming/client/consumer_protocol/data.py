@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from coordinator.consumer_requests import OwnedPartitions, TopicFact
-from coordinator.member_config import MemberConfig
-from coordinator.outputs import AssignedTopic
+from coordinator.member.requests import MemberConfig
+from coordinator.messages.consumer_requests import OwnedPartitions, TopicFact
+from coordinator.messages.responses import AssignedTopic
 
 
 class ConsumerProtocolConfig(MemberConfig, frozen=True, kw_only=True):

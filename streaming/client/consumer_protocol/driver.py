@@ -1,6 +1,6 @@
 """A member of the consumer protocol between the transport's thread and its owner's thread."""
 
-from coordinator.effects import Failed
+from coordinator.member.effects import Failed
 from streaming.client.consumer_protocol.data import ConsumerProtocolConfig, Target, Wanted
 from streaming.client.consumer_protocol.member import ConsumerProtocolMember
 from streaming.client.consumer_protocol.states import State

@@ -5,7 +5,7 @@ The coordinator reads no metadata. The clients of a group of the consumer protoc
 
 from collections.abc import Collection, Iterable
 
-from coordinator.consumer_requests import TopicFact
+from coordinator.messages.consumer_requests import TopicFact
 from streaming.client.consumer_protocol.data import Wanted
 from streaming.client.subscription import Subscription
 from streaming.client.topics import Snapshot, TopicWatch

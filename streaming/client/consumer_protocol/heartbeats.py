@@ -22,9 +22,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from coordinator.calls import UNANSWERED_HEARTBEATS_MAX
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.limits import NEVER_MS, SUBSCRIBED_NAMES_MAX
+from coordinator.base.limits import NEVER_MS, SUBSCRIBED_NAMES_MAX
+from coordinator.member.pending_requests import UNANSWERED_HEARTBEATS_MAX
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from streaming.client.consumer_protocol.data import ConsumerProtocolConfig, Partitions, Wanted, written
 
 JOIN_EPOCH, LEAVE_EPOCH, AWAY_EPOCH = 0, -1, -2

@@ -12,13 +12,19 @@ Source: Kafka's AbstractMembershipManager, ConsumerMembershipManager and Consume
 
 from msgspec import UNSET, Struct
 
-from coordinator.calls import Calls
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics
-from coordinator.effects import CoordinatorSilent, Effect, Failed, Left, Lost
-from coordinator.limits import NEVER_MS
-from coordinator.member_requests import Sent
-from coordinator.outputs import AnyAnswer, Ask, AssignmentNotice, ConsumerGroupHeartbeatAnswer, HeartbeatAnswer
-from coordinator.requests import OffsetToCommit, TopicPartitions
+from coordinator.base.limits import NEVER_MS
+from coordinator.member.effects import CoordinatorSilent, Effect, Failed, Left, Lost
+from coordinator.member.pending_requests import Calls
+from coordinator.member.requests import Sent
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, GroupTopics
+from coordinator.messages.requests import OffsetToCommit, TopicPartitions
+from coordinator.messages.responses import (
+    AnyAnswer,
+    Ask,
+    AssignmentNotice,
+    ConsumerGroupHeartbeatAnswer,
+    HeartbeatAnswer,
+)
 from streaming.client.consumer_protocol.data import ConsumerProtocolConfig, Partitions, Target, Wanted, read
 from streaming.client.consumer_protocol.heartbeats import JOIN_EPOCH, Heartbeats
 from streaming.client.consumer_protocol.offsets import Offsets

@@ -15,13 +15,13 @@ from typing import Any, Protocol
 
 from msgspec import structs
 
-from coordinator.calls import Call, Calls
-from coordinator.effects import CommitEnded, Effect, FetchEnded
-from coordinator.errors import ErrorCode
-from coordinator.member_requests import Sent
-from coordinator.outputs import AnyAnswer, OffsetCommitAnswer, OffsetFetchAnswer
-from coordinator.reactions import RETRY, action
-from coordinator.requests import OffsetCommit, OffsetFetch, OffsetToCommit, TopicPartitions
+from coordinator.base.errors import ErrorCode
+from coordinator.member.effects import CommitEnded, Effect, FetchEnded
+from coordinator.member.pending_requests import Call, Calls
+from coordinator.member.reactions import RETRY, action
+from coordinator.member.requests import Sent
+from coordinator.messages.requests import OffsetCommit, OffsetFetch, OffsetToCommit, TopicPartitions
+from coordinator.messages.responses import AnyAnswer, OffsetCommitAnswer, OffsetFetchAnswer
 from streaming.client.consumer_protocol.data import ConsumerProtocolConfig, Partitions
 
 STALE, UNKNOWN = ErrorCode.STALE_MEMBER_EPOCH.number, ErrorCode.UNKNOWN_MEMBER_ID.number

@@ -5,7 +5,7 @@ Source: Kafka's ConsumerHeartbeatRequestManager and AbstractHeartbeatRequestMana
 
 from enum import Enum, auto
 
-from coordinator.errors import ErrorCode
+from coordinator.base.errors import ErrorCode
 
 
 class Act(Enum):

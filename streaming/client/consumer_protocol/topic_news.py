@@ -9,9 +9,9 @@ Source: our own; Kafka's coordinator reads the cluster's metadata.
 
 from msgspec import structs
 
-from coordinator.consumer_requests import GroupTopics, ResolvedPattern
-from coordinator.errors import ErrorCode
-from coordinator.limits import NEVER_MS, SUBSCRIBED_NAMES_MAX
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import NEVER_MS, SUBSCRIBED_NAMES_MAX
+from coordinator.messages.consumer_requests import GroupTopics, ResolvedPattern
 from streaming.client.consumer_protocol.data import ConsumerProtocolConfig, Wanted
 
 _RETRIED = {

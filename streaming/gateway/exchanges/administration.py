@@ -11,12 +11,18 @@ from typing import Any, NamedTuple
 from kafka.protocol.admin.groups import DescribeGroupsResponse, ListGroupsResponse
 from kafka.protocol.api_message import ApiMessage
 
-from coordinator import requests
-from coordinator.access import Operation, Resource
-from coordinator.consumer_requests import ConsumerGroupDescribe
-from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer, CheckAccessAnswer, DeleteGroupAnswer, DescribeGroupAnswer, ListGroupsAnswer
-from coordinator.phases import Phase
+from coordinator.base.access import Operation, Resource
+from coordinator.base.errors import ErrorCode
+from coordinator.base.states import Phase
+from coordinator.messages import requests
+from coordinator.messages.consumer_requests import ConsumerGroupDescribe
+from coordinator.messages.responses import (
+    AnyAnswer,
+    CheckAccessAnswer,
+    DeleteGroupAnswer,
+    DescribeGroupAnswer,
+    ListGroupsAnswer,
+)
 from streaming.gateway.definitions import DeleteGroupsResponse
 from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Question, expected, may
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from kafka.protocol.api_message import ApiMessage
 
-from coordinator import consumer_requests as requests
-from coordinator.errors import ErrorCode
-from coordinator.limits import SUBSCRIBED_NAMES_MAX
-from coordinator.outputs import (
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import SUBSCRIBED_NAMES_MAX
+from coordinator.messages import consumer_requests as requests
+from coordinator.messages.responses import (
     AnyAnswer,
     AssignedTopic,
     ConsumerGroupDescribeAnswer,

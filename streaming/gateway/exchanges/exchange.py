@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kafka.protocol.api_message import ApiMessage
 
-from coordinator.access import Operation, Resource
-from coordinator.consumer_requests import TopicFact
-from coordinator.errors import ErrorCode
-from coordinator.limits import GROUP_ID_CHARS_MAX, NAME_CHARS_MAX
-from coordinator.outputs import Answer, AnyAnswer
-from coordinator.requests import Action, CheckAccess, Request
+from coordinator.base.access import Operation, Resource
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import GROUP_ID_CHARS_MAX, NAME_CHARS_MAX
+from coordinator.messages.consumer_requests import TopicFact
+from coordinator.messages.requests import Action, CheckAccess, Request
+from coordinator.messages.responses import Answer, AnyAnswer
 from streaming.gateway.coordinators import Home
 from streaming.kafka.patterns import Matches
 

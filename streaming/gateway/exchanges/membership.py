@@ -14,12 +14,18 @@ from kafka.protocol.consumer.group import (
     SyncGroupResponse,
 )
 
-from coordinator import requests
-from coordinator.consumer_protocol import CONSUMERS, subscribed_topics
-from coordinator.errors import ErrorCode
-from coordinator.heartbeats import Heartbeat
-from coordinator.limits import NAME_CHARS_MAX, REASON_CHARS_MAX, SUBSCRIBED_NAMES_MAX
-from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, LeaveGroupAnswer, SyncGroupAnswer
+from coordinator.base.consumer_protocol import CONSUMERS, subscribed_topics
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import NAME_CHARS_MAX, REASON_CHARS_MAX, SUBSCRIBED_NAMES_MAX
+from coordinator.messages import requests
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.responses import (
+    AnyAnswer,
+    HeartbeatAnswer,
+    JoinGroupAnswer,
+    LeaveGroupAnswer,
+    SyncGroupAnswer,
+)
 from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, expected, of_one
 
 TWO_STEPS = 4

@@ -16,11 +16,11 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer.group import OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse
 from msgspec import UNSET
 
-from coordinator import requests
-from coordinator.access import Operation, Resource
-from coordinator.base_request import NO_TOPIC
-from coordinator.errors import ErrorCode
-from coordinator.outputs import (
+from coordinator.base.access import Operation, Resource
+from coordinator.base.errors import ErrorCode
+from coordinator.messages import requests
+from coordinator.messages.fields import NO_TOPIC
+from coordinator.messages.responses import (
     AnyAnswer,
     CheckAccessAnswer,
     FetchedOffset,

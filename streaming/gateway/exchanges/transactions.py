@@ -19,10 +19,10 @@ from kafka.errors import (
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.producer.transaction import AddOffsetsToTxnResponse
 
-from coordinator import requests
-from coordinator.access import Operation
-from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer, TxnOffsetCommitAnswer
+from coordinator.base.access import Operation
+from coordinator.base.errors import ErrorCode
+from coordinator.messages import requests
+from coordinator.messages.responses import AnyAnswer, TxnOffsetCommitAnswer
 from streaming.gateway.definitions import TxnOffsetCommitResponse
 from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Preparing, Question, expected
 from streaming.gateway.exchanges.offsets import (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coordinator.assignors import ASSIGNORS, Cluster, Plan, Subscriber
 from coordinator.assignors.assignor import TopicPartition, by_topic
-from coordinator.consumer_protocol import Subscription
+from coordinator.base.consumer_protocol import Subscription
 
 GENERATION = 5
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from coordinator.assignors import Cluster, CooperativeSticky, Plan, RebalanceProtocol, Sticky, Subscriber
-from coordinator.consumer_protocol import Subscription
+from coordinator.base.consumer_protocol import Subscription
 from tests.coordinator.assignors.groups import (
     GENERATION,
     Drawn,

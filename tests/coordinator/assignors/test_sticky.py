@@ -10,7 +10,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from coordinator.assignors import Cluster, Plan, Sticky
 from coordinator.assignors.assignor import by_topic
-from coordinator.consumer_protocol import Subscription
+from coordinator.base.consumer_protocol import Subscription
 from tests.coordinator.assignors.groups import (
     GENERATION,
     Drawn,

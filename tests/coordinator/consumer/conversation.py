@@ -20,16 +20,19 @@ from typing import Any
 import msgspec
 
 from coordinator.assignors.server import Target
-from coordinator.config import Config
-from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
-from coordinator.consumer_member import MemberState
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, OwnedPartitions, TopicFact
-from coordinator.limits import NEVER_MS
-from coordinator.outputs import AnyAnswer, AssignedTopic, AssignmentNotice, Event, Output, Published, Reply
-from coordinator.policies import Policy
-from coordinator.requests import JoinGroup, Received, Request, SetPolicies
-from coordinator.rosters import Rosters
-from coordinator.shard import Shard
+from coordinator.base.config import Config
+from coordinator.base.limits import NEVER_MS
+from coordinator.base.policies import Policy
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, OwnedPartitions, TopicFact
+from coordinator.messages.fields import Event
+from coordinator.messages.group_records import Published
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import JoinGroup, Received, Request, SetPolicies
+from coordinator.messages.responses import AnyAnswer, AssignedTopic, AssignmentNotice, Reply
+from coordinator.shard.shard import Shard
+from coordinator.state.consumer_group import AWAY_EPOCH, ConsumerGroup
+from coordinator.state.consumer_member import MemberState
+from coordinator.state.member_index import Rosters
 from tests.coordinator.consumer.long_path import long_paths, on_long_path
 from tests.coordinator.waking import wake
 

@@ -10,10 +10,10 @@ from unittest.mock import patch
 
 from msgspec.structs import asdict
 
-from coordinator.consumer_kinds import CONSUMER_KINDS
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.kinds import KINDS
-from coordinator.requests import Received
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.requests import Received
+from coordinator.shard.consumer_handlers import CONSUMER_KINDS
+from coordinator.shard.handlers import KINDS
 
 
 class PlainHeartbeat(ConsumerGroupHeartbeat, frozen=True, kw_only=True, tag="consumer_group_heartbeat"):

@@ -4,21 +4,19 @@ from typing import Any
 
 import msgspec
 
-from coordinator.outputs import (
-    Event,
+from coordinator.base.policies import Freeze, Settle
+from coordinator.messages.events import PlanMade, RebalanceStarted
+from coordinator.messages.fields import Event
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.policy_events import (
     FreezeBegun,
     FreezeBroken,
-    GroupRecord,
     MemberQuarantined,
-    PlanMade,
-    Published,
     QuarantineEnded,
     RebalanceHeld,
-    RebalanceStarted,
     SeatVacated,
 )
-from coordinator.policies import Freeze, Settle
-from coordinator.requests import RebalanceGroup
+from coordinator.messages.requests import RebalanceGroup
 from tests.coordinator.consumer.conversation import START_MS
 from tests.coordinator.consumer.test_members import TWO
 from tests.coordinator.consumer.test_mixed import Mixed

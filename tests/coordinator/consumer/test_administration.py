@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import CommitRejected, GroupConverted, MemberExpired, MemberLeft, RebalanceStarted
-from coordinator.requests import (
+from coordinator.messages.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat
+from coordinator.messages.events import CommitRejected, GroupConverted, MemberExpired, MemberLeft, RebalanceStarted
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import (
     DeleteGroup,
     DescribeGroup,
     ExpelMember,

@@ -7,12 +7,18 @@ from typing import Any
 import pytest
 from msgspec import ValidationError, json, structs
 
-from coordinator import budget as limits_of_the_step
-from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, OwnedPartitions, TopicFact
-from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.limits import HEARTBEATS_MAX
-from coordinator.outputs import HeartbeatsAnswer, MemberExpired, Reply
-from coordinator.requests import JoinGroup, Protocol, Received
+from coordinator.base.limits import HEARTBEATS_MAX
+from coordinator.messages.consumer_requests import (
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
+    OwnedPartitions,
+    TopicFact,
+)
+from coordinator.messages.events import MemberExpired
+from coordinator.messages.heartbeats import Heartbeat, Heartbeats
+from coordinator.messages.requests import JoinGroup, Protocol, Received
+from coordinator.messages.responses import HeartbeatsAnswer, Reply
+from coordinator.shard import budget as limits_of_the_step
 from tests.coordinator.consumer.conversation import Conversation, topic_id
 
 SESSION_MS = 45_000

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from coordinator import limits
-from coordinator.consumer import checks, classics
-from coordinator.consumer_protocol import Subscription, write_subscription
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, ResolvedPattern, TopicFact
-from coordinator.outputs import Published
-from coordinator.requests import Protocol, Request
+from coordinator.base import limits
+from coordinator.base.consumer_protocol import Subscription, write_subscription
+from coordinator.consumer import checks, classic_members
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, ResolvedPattern, TopicFact
+from coordinator.messages.group_records import Published
+from coordinator.messages.requests import Protocol, Request
 from tests.coordinator.consumer.conversation import Conversation, topic_id
 from tests.coordinator.consumer.test_mixed import Mixed
 
@@ -192,14 +192,14 @@ def test_the_subscriptions_of_classic_members_are_bounded(monkeypatch: pytest.Mo
     c.plays("P -1 -> -1")
     assert [c.joins(instance="i", protocols=(metadata,)).code for _ in range(2)] == [0, 0], "the second one replaces it"
     monkeypatch.setattr(checks, "GROUP_SUBSCRIPTIONS_BYTES_MAX", 2)
-    monkeypatch.setattr(classics, "GROUP_PROTOCOLS_BYTES_MAX", 2)
+    monkeypatch.setattr(classic_members, "GROUP_PROTOCOLS_BYTES_MAX", 2)
     assert c.joins(instance="i", protocols=(metadata,)).code == 0, "a lower bound keeps no member out"
 
 
 def test_the_metadata_of_classic_members_are_bounded(monkeypatch: pytest.MonkeyPatch):
     """A downgrade makes a classic group of them, whose leader gets all of it in one response."""
     size = len(write_subscription(Subscription(("T",))))
-    monkeypatch.setattr(classics, "GROUP_PROTOCOLS_BYTES_MAX", 3 * size)
+    monkeypatch.setattr(classic_members, "GROUP_PROTOCOLS_BYTES_MAX", 3 * size)
     c = mixed("T:1\nA 0 -> 2 {0}")
 
     def joins(name: str, offers: int, instance: str | None = None) -> Any:
@@ -207,9 +207,9 @@ def test_the_metadata_of_classic_members_are_bounded(monkeypatch: pytest.MonkeyP
         protocols = tuple(Protocol(name, metadata) for name in ("range", "x", "y", "z")[:offers])
         return c.joins(name, instance=instance, protocols=protocols)
 
-    monkeypatch.setattr(classics, "GROUP_PROTOCOLS_BYTES_MAX", 4 * size - 1)
+    monkeypatch.setattr(classic_members, "GROUP_PROTOCOLS_BYTES_MAX", 4 * size - 1)
     assert joins("P", 4).code == 81
-    monkeypatch.setattr(classics, "GROUP_PROTOCOLS_BYTES_MAX", 3 * size)
+    monkeypatch.setattr(classic_members, "GROUP_PROTOCOLS_BYTES_MAX", 3 * size)
     assert [joins("P", 4).code, joins("P", 2).code, joins("Q", 2).code, joins("Q", 1).code] == [81, 0, 81, 0]
     assert c.group.protocols_bytes == 3 * size
     c.plays("P 2 names T -> 2")

@@ -1,8 +1,7 @@
 """Tests of the values that a group computes once, and drops or updates when it changes. Its stored bytes have none."""
 
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.consumer_member import ConsumerMember, Pulse
-from coordinator.consumer_parts import Resolution, Topic
+from coordinator.state.consumer_group import ConsumerGroup, Resolution, Topic
+from coordinator.state.consumer_member import ConsumerMember, Pulse
 from tests.coordinator.consumer.conversation import Conversation, topic_id
 from tests.coordinator.consumer.test_mixed import Mixed, classic
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.consumer import refusing
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
-from coordinator.outputs import EpochFenced
+from coordinator.consumer import not_found
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
+from coordinator.messages.events import EpochFenced
 from tests.coordinator.consumer.conversation import Conversation, topic_id
 
 JOIN: dict[str, Any] = {
@@ -60,7 +60,7 @@ def test_an_unknown_assignor_is_refused(assignor: str):
 def test_a_group_that_does_not_exist_is_not_found(epoch: int):
     c = Conversation()
     answer = c.sends(ConsumerGroupHeartbeat, member_id="A", member_epoch=epoch)
-    assert (answer.code, answer.error_message) == (69, refusing.NOT_OF_CONSUMERS)
+    assert (answer.code, answer.error_message) == (69, not_found.NOT_OF_CONSUMERS)
     assert c.shard.is_blank
 
 

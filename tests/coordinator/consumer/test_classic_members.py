@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.consumer_protocol import Subscription, read_assignment, write_subscription
-from coordinator.outputs import GroupRecord, MemberExpired, MemberJoined, Published, RebalanceStarted
-from coordinator.requests import JoinGroup, Protocol, Received, SyncGroup
+from coordinator.base.consumer_protocol import Subscription, read_assignment, write_subscription
+from coordinator.messages.events import MemberExpired, MemberJoined, RebalanceStarted
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.requests import JoinGroup, Protocol, Received, SyncGroup
 from tests.coordinator.consumer.test_mixed import Mixed
 
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from coordinator.assignors.server import SERVER_ASSIGNORS
-from coordinator.consumer import planning, topics
-from coordinator.consumer_parts import Change, Topic
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, TopicFact
-from coordinator.outputs import PlanMade
-from coordinator.requests import Assignment, JoinGroup, Protocol, SyncGroup
+from coordinator.consumer import target_assignment, topics
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, TopicFact
+from coordinator.messages.events import PlanMade
+from coordinator.messages.requests import Assignment, JoinGroup, Protocol, SyncGroup
+from coordinator.state.consumer_group import Change, Topic
 from tests.coordinator.consumer.conversation import Conversation, topic_id
 from tests.coordinator.wire import assignment, subscription
 
@@ -72,7 +72,7 @@ def test_a_state_of_earlier_code_with_two_topics_of_one_id_is_assigned():
     group = c.group
     group.topics["U"] = Topic(topic_id("T"), 1)
     group.vitals.group_epoch += 1
-    list(planning.make_plan(group, c.now_ms, c.config))
+    list(target_assignment.make_plan(group, c.now_ms, c.config))
     assert sorted(n for target in group.targets.values() for numbers in target.values() for n in numbers) == [0]
 
 
@@ -90,7 +90,7 @@ def test_a_target_assignment_begins_a_rebalance_if_the_state_has_none():
     c = Conversation().plays("T:1\nA 0 -> 2 {0}\nB 0 -> 2 {}")
     group = c.group
     group.change = None
-    (made,) = planning.make_plan(group, c.now_ms, c.config)
+    (made,) = target_assignment.make_plan(group, c.now_ms, c.config)
     assert isinstance(made, PlanMade)
     assert (made.waited_ms, group.change) == (0, Change(c.now_ms, c.now_ms, ("A", "B")))
 

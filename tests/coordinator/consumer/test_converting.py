@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import Config
+from coordinator.base.config import Config
+from coordinator.base.states import Phase
 from coordinator.consumer import checks
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.outputs import GroupConverted, GroupRecord, Published
-from coordinator.phases import Phase
-from coordinator.requests import (
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.events import GroupConverted
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.requests import (
     Assignment,
     LeaveGroup,
     Leaving,

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import MemberExpired, PlanMade
-from coordinator.requests import OffsetCommit, OffsetToCommit, Received
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.events import MemberExpired, PlanMade
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import OffsetCommit, OffsetToCommit, Received
 from tests.coordinator.consumer.conversation import START_MS, Conversation
 from tests.coordinator.consumer.test_members import two
 from tests.coordinator.waking import wake

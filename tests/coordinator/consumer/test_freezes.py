@@ -3,11 +3,9 @@
 import msgspec
 import pytest
 
-from coordinator.outputs import (
-    Hold,
-)
-from coordinator.policies import Freeze, Settle
-from coordinator.requests import ExpelMember
+from coordinator.base.policies import Freeze, Settle
+from coordinator.messages.group_records import Hold
+from coordinator.messages.requests import ExpelMember
 from tests.coordinator.consumer.conversation import START_MS
 from tests.coordinator.consumer.policed import BEGIN_MS, SETTLE, Policed
 

@@ -2,20 +2,11 @@
 
 import msgspec
 
-from coordinator.outputs import (
-    Hold,
-    PlanMade,
-    RebalanceCompleted,
-    RebalanceHeld,
-    SeatVacated,
-)
-from coordinator.policies import Settle
-from coordinator.requests import (
-    LeaveGroup,
-    Leaving,
-    OffsetCommit,
-    OffsetToCommit,
-)
+from coordinator.base.policies import Settle
+from coordinator.messages.events import PlanMade, RebalanceCompleted
+from coordinator.messages.group_records import Hold
+from coordinator.messages.policy_events import RebalanceHeld, SeatVacated
+from coordinator.messages.requests import LeaveGroup, Leaving, OffsetCommit, OffsetToCommit
 from tests.coordinator.consumer.conversation import Conversation
 from tests.coordinator.consumer.policed import SETTLE, Policed, since
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.outputs import (
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.events import (
     AssignmentChanged,
     GroupEmptied,
     MemberAway,

@@ -4,20 +4,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.consumer_protocol import Subscription, assigned_partitions, write_subscription
-from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import (
-    Ask,
-    GroupConverted,
-    JoinGroupAnswer,
-    MemberExpired,
-    MemberFenced,
-    RebalanceNotice,
-    Reply,
-    SyncGroupAnswer,
-)
-from coordinator.requests import (
+from coordinator.base.consumer_protocol import Subscription, assigned_partitions, write_subscription
+from coordinator.messages.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat
+from coordinator.messages.events import GroupConverted, MemberExpired, MemberFenced
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import (
     Assignment,
     JoinGroup,
     LeaveGroup,
@@ -29,6 +20,7 @@ from coordinator.requests import (
     Received,
     SyncGroup,
 )
+from coordinator.messages.responses import Ask, JoinGroupAnswer, RebalanceNotice, Reply, SyncGroupAnswer
 from tests.coordinator.consumer.conversation import Conversation
 from tests.coordinator.wire import assignment
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from coordinator.consumer import checks, classics
-from coordinator.consumer_protocol import Subscription, write_subscription
-from coordinator.consumer_requests import GroupTopics, ResolvedPattern
-from coordinator.requests import (
+from coordinator.base.consumer_protocol import Subscription, write_subscription
+from coordinator.consumer import checks, classic_members
+from coordinator.messages.consumer_requests import GroupTopics, ResolvedPattern
+from coordinator.messages.requests import (
     LeaveGroup,
     Leaving,
     OffsetCommit,
@@ -113,7 +113,7 @@ def test_the_topics_of_patterns_are_bounded_in_one_step(monkeypatch: pytest.Monk
 
 def test_the_metadata_of_classic_members_are_bounded_in_one_step(monkeypatch: pytest.MonkeyPatch):
     metadata = write_subscription(Subscription(("T",)))
-    monkeypatch.setattr(classics, "GROUP_PROTOCOLS_BYTES_MAX", 3 * len(metadata))
+    monkeypatch.setattr(classic_members, "GROUP_PROTOCOLS_BYTES_MAX", 3 * len(metadata))
     c = Mixed()
     c.plays("T:1\nA 0 -> 2 {0}")
 

@@ -3,9 +3,10 @@
 import pytest
 
 from coordinator.assignors.server import GroupSpec, MemberSpec
-from coordinator.consumer import planning, publishing
-from coordinator.consumer_requests import GroupTopics, TopicFact
-from coordinator.outputs import GroupRecord, PlanMade, Published, RebalanceStarted
+from coordinator.consumer import publish, target_assignment
+from coordinator.messages.consumer_requests import GroupTopics, TopicFact
+from coordinator.messages.events import PlanMade, RebalanceStarted
+from coordinator.messages.group_records import GroupRecord, Published
 from tests.coordinator.consumer.conversation import START_MS, Conversation, topic_id
 from tests.coordinator.consumer.test_members import two
 from tests.coordinator.consumer.test_mixed import Mixed
@@ -105,7 +106,7 @@ def test_moved_partitions_of_all_members_are_counted():
 def test_an_assignor_is_given_the_members_and_the_existing_topics():
     c = Conversation().plays("T:1\nU:2\nA(i) 0 names T U X -> 2 {T 0, U 0 1}\nB 0 names T U X -> 2 {}")
     topic_ids = frozenset([topic_id("T"), topic_id("U")])
-    assert planning._spec(c.group) == GroupSpec(
+    assert target_assignment._spec(c.group) == GroupSpec(
         members=[
             MemberSpec("A", "i", topic_ids, {topic_id("T"): [0], topic_id("U"): [0, 1]}),
             MemberSpec("B", None, topic_ids, {}),
@@ -131,7 +132,7 @@ def test_subscription_type(a: str, b: str, is_homogeneous: bool):
     """next-generation.md 2.5."""
     c = Conversation().plays(f"T:1\nU:1\nA 0 {a} -> 2 {{0}}")
     c.says(f"B 0 {b}")
-    assert planning._spec(c.group).is_homogeneous is is_homogeneous
+    assert target_assignment._spec(c.group).is_homogeneous is is_homogeneous
 
 
 def test_members_with_one_pattern_are_planned_as_members_with_the_same_names():
@@ -168,8 +169,8 @@ def records(c: Conversation) -> list[int]:
 
 def test_large_record_is_written_by_a_deadline(monkeypatch: pytest.MonkeyPatch):
     """The size counts members, partitions with an owner or a target, and subscriptions."""
-    monkeypatch.setattr(publishing, "PUBLISH_BYTES_FREE", 0)
-    monkeypatch.setattr(publishing, "PUBLISH_BYTES_PER_S", 100)
+    monkeypatch.setattr(publish, "PUBLISH_BYTES_FREE", 0)
+    monkeypatch.setattr(publish, "PUBLISH_BYTES_PER_S", 100)
     c = Conversation().plays("T:4\nA 0 -> 2 {0 1 2 3}")
     size = 500 + 12 * (4 + 4) + 2 * 2
     assert records(c) == [0], "the first record was never written before"
@@ -188,8 +189,8 @@ def test_large_record_is_written_by_a_deadline(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_small_record_is_written_at_once(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(publishing, "PUBLISH_BYTES_FREE", 500 + 12 * 2 + 2 * 2)
-    monkeypatch.setattr(publishing, "PUBLISH_BYTES_PER_S", 1)
+    monkeypatch.setattr(publish, "PUBLISH_BYTES_FREE", 500 + 12 * 2 + 2 * 2)
+    monkeypatch.setattr(publish, "PUBLISH_BYTES_PER_S", 1)
     c = Conversation().plays("T:1\nA 0 -> 2 {0}\nA 2 regex a -> 2")
     assert records(c) == []
     c = Conversation().plays("T:1\nA 0 -> 2 {0}\nA(i) 0 -> 2 {0}")
@@ -197,8 +198,8 @@ def test_small_record_is_written_at_once(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_topics_of_patterns_count_for_the_size_of_the_record(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(publishing, "PUBLISH_BYTES_FREE", 0)
-    monkeypatch.setattr(publishing, "PUBLISH_BYTES_PER_S", 1_000)
+    monkeypatch.setattr(publish, "PUBLISH_BYTES_FREE", 0)
+    monkeypatch.setattr(publish, "PUBLISH_BYTES_PER_S", 1_000)
     c = Conversation().plays("A 0 names none regex a = abc -> 2 {}\nA(i) 0 -> 2 {}\nA(j) 0 names none -> 2 {}")
     assert c.group.vitals.publish_ms == START_MS + 500 + 2 * 1 + 4
 

@@ -5,16 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from coordinator.limits import FLAP_MS
-from coordinator.outputs import (
-    MemberQuarantined,
-    PlanMade,
-    QuarantineEnded,
-)
-from coordinator.policies import Quarantine, Settle
-from coordinator.requests import (
-    ExpelMember,
-)
+from coordinator.base.limits import FLAP_MS
+from coordinator.base.policies import Quarantine, Settle
+from coordinator.messages.events import PlanMade
+from coordinator.messages.policy_events import MemberQuarantined, QuarantineEnded
+from coordinator.messages.requests import ExpelMember
 from tests.coordinator.consumer.policed import Policed, since
 
 QUARANTINE = Quarantine(flaps=2, within_ms=600_000, for_ms=30_000, for_max_ms=100_000, percent_max=50)

@@ -1,9 +1,10 @@
 """Tests of the reconciliation of a member with its target (next-generation.md 2.7)."""
 
-from coordinator.consumer_member import MemberState, Partitions
-from coordinator.consumer_protocol import Subscription, write_subscription
-from coordinator.outputs import AssignmentChanged, GroupRecord, Published, RebalanceStarted
-from coordinator.requests import Protocol
+from coordinator.base.consumer_protocol import Subscription, write_subscription
+from coordinator.messages.events import AssignmentChanged, RebalanceStarted
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.requests import Protocol
+from coordinator.state.consumer_member import MemberState, Partitions
 from tests.coordinator.consumer.conversation import Conversation, topic_id
 from tests.coordinator.consumer.test_members import two
 from tests.coordinator.consumer.test_mixed import Mixed

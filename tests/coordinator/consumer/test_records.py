@@ -5,16 +5,13 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.outputs import (
+from coordinator.base.states import Phase
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.events import (
     AssignmentChanged,
-    AssignmentNotice,
     EpochFenced,
-    Event,
     GroupConverted,
     GroupEmptied,
-    GroupMember,
-    GroupRecord,
     Handover,
     MemberAway,
     MemberBack,
@@ -23,14 +20,13 @@ from coordinator.outputs import (
     MemberJoined,
     MemberLeft,
     PlanMade,
-    Published,
     RebalanceCompleted,
-    RebalanceNotice,
     RebalanceStarted,
-    Reply,
 )
-from coordinator.phases import Phase
-from coordinator.requests import ExpelMember, LeaveGroup, Leaving, RebalanceGroup
+from coordinator.messages.fields import Event
+from coordinator.messages.group_records import GroupMember, GroupRecord, Published
+from coordinator.messages.requests import ExpelMember, LeaveGroup, Leaving, RebalanceGroup
+from coordinator.messages.responses import AssignmentNotice, RebalanceNotice, Reply
 from tests.coordinator.consumer.conversation import START_MS, Conversation
 from tests.coordinator.consumer.test_members import two
 from tests.coordinator.consumer.test_mixed import Mixed

@@ -6,10 +6,10 @@ import pytest
 from msgspec import structs
 
 from coordinator.consumer import checks
-from coordinator.consumer.heartbeats import heartbeat_of_vitals, repeats_the_assignment
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions, TopicFact
-from coordinator.group import Vitals
-from coordinator.outputs import ConsumerGroupHeartbeatAnswer, Reply
+from coordinator.consumer.heartbeat import heartbeat_of_vitals, repeats_the_assignment
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions, TopicFact
+from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer, Reply
+from coordinator.state.classic_group import Vitals
 from tests.coordinator.consumer.conversation import Conversation, topic_id
 
 OWNED = (OwnedPartitions(topic_id("T"), (0, 1)),)

@@ -3,11 +3,13 @@
 import pytest
 from msgspec import UNSET
 
-from coordinator import limits
-from coordinator.consumer import refusing, topics
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, ResolvedPattern, TopicFact
-from coordinator.outputs import Ask, GroupRecord, OffsetsExpired, Published, RebalanceStarted
-from coordinator.requests import OffsetCommit, OffsetToCommit
+from coordinator.base import limits
+from coordinator.consumer import not_found, topics
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, ResolvedPattern, TopicFact
+from coordinator.messages.events import OffsetsExpired, RebalanceStarted
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.requests import OffsetCommit, OffsetToCommit
+from coordinator.messages.responses import Ask
 from tests.coordinator.consumer.conversation import Conversation, topic_id
 
 
@@ -131,7 +133,7 @@ def test_facts_for_a_group_without_members_raise_no_epoch():
 def test_facts_for_no_group_are_refused():
     c = Conversation()
     answer = c.sends(GroupTopics, topics=(TopicFact("T", topic_id("T"), 1),))
-    assert (answer.code, answer.error_message) == (69, refusing.NOT_OF_CONSUMERS)
+    assert (answer.code, answer.error_message) == (69, not_found.NOT_OF_CONSUMERS)
     assert c.shard.is_blank
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.requests import (
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.requests import (
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,

@@ -4,20 +4,13 @@ from typing import Any
 
 import pytest
 
-from coordinator.consumer_protocol import Subscription, write_subscription
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, TopicFact
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import (
-    Ask,
-    GroupConverted,
-    JoinGroupAnswer,
-    Published,
-    RebalanceStarted,
-    Reply,
-    SyncGroupAnswer,
-)
-from coordinator.phases import GroupType, Phase
-from coordinator.requests import (
+from coordinator.base.consumer_protocol import Subscription, write_subscription
+from coordinator.base.states import GroupType, Phase
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, TopicFact
+from coordinator.messages.events import GroupConverted, RebalanceStarted
+from coordinator.messages.group_records import Published
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import (
     Assignment,
     DescribeGroup,
     OffsetCommit,
@@ -27,6 +20,7 @@ from coordinator.requests import (
     SyncGroup,
     TxnOffsetCommit,
 )
+from coordinator.messages.responses import Ask, JoinGroupAnswer, Reply, SyncGroupAnswer
 from tests.coordinator.consumer.conversation import START_MS, topic_id
 from tests.coordinator.consumer.test_mixed import Mixed, classic
 from tests.coordinator.wire import assignment

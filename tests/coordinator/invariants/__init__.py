@@ -6,7 +6,7 @@ topics) passes `groups=None`; then the checkers that need the groups check nothi
 bytes it did not change.
 """
 
-from coordinator.config import Config
+from coordinator.base.config import Config
 from tests.coordinator.invariants.agreements import GenerationsAreAgreed, PlansArePassedOn, SeatsHaveOneHolder
 from tests.coordinator.invariants.answers import (
     EachRequestIsAnsweredOnce,

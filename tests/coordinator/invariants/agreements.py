@@ -3,24 +3,15 @@
 from collections import defaultdict
 from typing import Any
 
-from coordinator.consumer_protocol import assigned_partitions, write_assignment
-from coordinator.group import Group
-from coordinator.outputs import (
-    GroupRecord,
-    JoinGroupAnswer,
-    MemberFenced,
-    MemberJoined,
-    MemberQuarantined,
-    Output,
-    Published,
-    QuarantineEnded,
-    Reply,
-    SeatTaken,
-    SeatVacated,
-    SyncGroupAnswer,
-)
-from coordinator.phases import Phase
-from coordinator.requests import SyncGroup
+from coordinator.base.consumer_protocol import assigned_partitions, write_assignment
+from coordinator.base.states import Phase
+from coordinator.messages.events import MemberFenced, MemberJoined
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.outputs import Output
+from coordinator.messages.policy_events import MemberQuarantined, QuarantineEnded, SeatTaken, SeatVacated
+from coordinator.messages.requests import SyncGroup
+from coordinator.messages.responses import JoinGroupAnswer, Reply, SyncGroupAnswer
+from coordinator.state.classic_group import Group
 from tests.coordinator.invariants.step import GONE, NONE, KnownRequests, Step, forgotten
 
 NO_PARTITIONS = bytes.fromhex("0000 00000000 ffffffff")

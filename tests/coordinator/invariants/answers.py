@@ -3,24 +3,20 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from coordinator.errors import ErrorCode
-from coordinator.group import Member
-from coordinator.outputs import (
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.events import GroupConverted
+from coordinator.messages.group_records import GroupKey, GroupRecord, OffsetKey, OffsetRecord, Published
+from coordinator.messages.requests import Unreadable
+from coordinator.messages.responses import (
     AssignmentNotice,
     ConsumerGroupHeartbeatAnswer,
     ErrorAnswer,
-    GroupConverted,
-    GroupKey,
-    GroupRecord,
     JoinGroupAnswer,
-    OffsetKey,
-    OffsetRecord,
-    Published,
     RebalanceNotice,
     Reply,
     SyncGroupAnswer,
 )
-from coordinator.requests import Unreadable
+from coordinator.state.classic_group import Member
 from tests.coordinator.invariants.step import GONE, NONE, REBALANCE_IN_PROGRESS, Asker, KnownRequests, Step, forgotten
 
 NUMBERS = {code.name: code.number for code in ErrorCode}

@@ -3,31 +3,26 @@
 from collections import defaultdict
 from itertools import repeat
 
-from coordinator.config import Config
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.consumer_protocol import CONSUMERS
-from coordinator.group import Group
-from coordinator.group_parts import Offset
-from coordinator.limits import NEVER_MS
-from coordinator.outputs import (
-    GroupDeleted,
-    GroupRecord,
+from coordinator.base.config import Config
+from coordinator.base.consumer_protocol import CONSUMERS
+from coordinator.base.limits import NEVER_MS
+from coordinator.base.states import Phase
+from coordinator.messages.events import GroupDeleted, OffsetsDeleted, OffsetsDropped, OffsetsExpired
+from coordinator.messages.group_records import GroupRecord, OffsetRecord, Published
+from coordinator.messages.requests import OffsetCommit, OffsetFetch, TxnOffsetCommit
+from coordinator.messages.responses import (
     JoinGroupAnswer,
     OffsetCommitAnswer,
     OffsetFetchAnswer,
-    OffsetRecord,
-    OffsetsDeleted,
-    OffsetsDropped,
-    OffsetsExpired,
     OffsetTopicsAnswer,
-    Published,
     Reply,
     RepublishGroupAnswer,
     SettleTransactionsAnswer,
     TxnOffsetCommitAnswer,
 )
-from coordinator.phases import Phase
-from coordinator.requests import OffsetCommit, OffsetFetch, TxnOffsetCommit
+from coordinator.state.classic_group import Group
+from coordinator.state.consumer_group import ConsumerGroup
+from coordinator.state.group import Offset
 from tests.coordinator.invariants.rolls import Roll
 from tests.coordinator.invariants.step import NONE, KnownRequests, Step, forgotten
 

@@ -2,23 +2,21 @@
 
 from typing import NamedTuple
 
-from coordinator.config import Config
+from coordinator.base.config import Config
+from coordinator.base.limits import NEVER_MS
 from coordinator.consumer.deadlines import deadlines
-from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
-from coordinator.consumer_member import ConsumerMember, MemberState, Partitions
-from coordinator.limits import NEVER_MS
-from coordinator.outputs import (
+from coordinator.messages.events import GroupConverted, MemberExpired
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.requests import JoinGroup
+from coordinator.messages.responses import (
     ConsumerGroupHeartbeatAnswer,
-    GroupConverted,
-    GroupRecord,
     HeartbeatAnswer,
     JoinGroupAnswer,
-    MemberExpired,
-    Published,
     Reply,
     SyncGroupAnswer,
 )
-from coordinator.requests import JoinGroup
+from coordinator.state.consumer_group import AWAY_EPOCH, ConsumerGroup
+from coordinator.state.consumer_member import ConsumerMember, MemberState, Partitions
 from tests.coordinator.invariants.step import (
     GONE,
     NONE,

@@ -7,24 +7,16 @@ I22  groups are bounded, and an Empty group ends
 
 from collections import Counter, defaultdict
 
-from coordinator.config import Config
-from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
-from coordinator.consumer_requests import TopicFact
-from coordinator.group import Group
-from coordinator.limits import NEVER_MS, PENDING_OFFSETS_MAX
-from coordinator.outputs import (
-    AssignmentChanged,
-    ConsumerGroupHeartbeatAnswer,
-    GroupConverted,
-    GroupEmptied,
-    GroupRecord,
-    JoinGroupAnswer,
-    Output,
-    Published,
-    RebalanceCompleted,
-    Reply,
-)
-from coordinator.phases import Phase
+from coordinator.base.config import Config
+from coordinator.base.limits import NEVER_MS, PENDING_OFFSETS_MAX
+from coordinator.base.states import Phase
+from coordinator.messages.consumer_requests import TopicFact
+from coordinator.messages.events import AssignmentChanged, GroupConverted, GroupEmptied, RebalanceCompleted
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.outputs import Output
+from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer, JoinGroupAnswer, Reply
+from coordinator.state.classic_group import Group
+from coordinator.state.consumer_group import AWAY_EPOCH, ConsumerGroup
 from tests.coordinator.invariants.step import NONE, KnownRequests, Step, forgotten
 
 Place = tuple[str, int]

@@ -9,24 +9,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.errors import ErrorCode
-from coordinator.outputs import (
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.events import GroupConverted, MemberAway, MemberBack, MemberFenced, MemberJoined
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import OffsetCommit, TxnOffsetCommit
+from coordinator.messages.responses import (
     ConsumerGroupHeartbeatAnswer,
-    GroupConverted,
-    GroupRecord,
     JoinGroupAnswer,
-    MemberAway,
-    MemberBack,
-    MemberFenced,
-    MemberJoined,
     OffsetCommitAnswer,
-    Output,
-    Published,
     Reply,
     TxnOffsetCommitAnswer,
 )
-from coordinator.requests import OffsetCommit, TxnOffsetCommit
 from tests.coordinator.invariants.step import GONE, NONE, KnownRequests, Step, forgotten
 
 ILLEGAL = ErrorCode.ILLEGAL_GENERATION.number

@@ -2,22 +2,14 @@
 
 from collections import defaultdict
 
-from coordinator.config import Config
-from coordinator.errors import ErrorCode
-from coordinator.group import Group
-from coordinator.limits import NEVER_MS
-from coordinator.outputs import (
-    HeartbeatAnswer,
-    JoinGroupAnswer,
-    MemberExpired,
-    MemberFenced,
-    MemberJoined,
-    OffsetCommitAnswer,
-    Output,
-    Reply,
-    SyncGroupAnswer,
-)
-from coordinator.requests import ExpelMember, JoinGroup, LeaveGroup, SyncGroup
+from coordinator.base.config import Config
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import NEVER_MS
+from coordinator.messages.events import MemberExpired, MemberFenced, MemberJoined
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import ExpelMember, JoinGroup, LeaveGroup, SyncGroup
+from coordinator.messages.responses import HeartbeatAnswer, JoinGroupAnswer, OffsetCommitAnswer, Reply, SyncGroupAnswer
+from coordinator.state.classic_group import Group
 from tests.coordinator.invariants.step import GONE, NONE, REBALANCE_IN_PROGRESS, Asker, KnownRequests, Step, forgotten
 
 MemberKey = tuple[str | None, str]

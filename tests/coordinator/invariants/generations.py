@@ -2,15 +2,12 @@
 
 from collections import Counter
 
-from coordinator.group import Group
-from coordinator.limits import NEVER_MS, REMOVED_GROUP_MS
-from coordinator.outputs import (
-    Event,
-    GroupDeleted,
-    GroupRecord,
-    Published,
-)
-from coordinator.phases import Phase
+from coordinator.base.limits import NEVER_MS, REMOVED_GROUP_MS
+from coordinator.base.states import Phase
+from coordinator.messages.events import GroupDeleted
+from coordinator.messages.fields import Event
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.state.classic_group import Group
 from tests.coordinator.invariants.step import CONVERTED, Step, forgotten, is_written_again
 
 

@@ -2,20 +2,18 @@
 
 from collections import defaultdict
 
-from coordinator.consumer_protocol import READABLE
-from coordinator.outputs import (
+from coordinator.base.consumer_protocol import READABLE
+from coordinator.base.states import Phase
+from coordinator.messages.events import (
     AssignmentChanged,
     GroupEmptied,
-    GroupRecord,
     MemberFenced,
     MemberJoined,
-    Published,
     RebalanceCompleted,
     RebalanceStarted,
-    SeatTaken,
-    SeatVacated,
 )
-from coordinator.phases import Phase
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.policy_events import SeatTaken, SeatVacated
 from tests.coordinator.invariants.step import GONE, KnownRequests, Step, forgotten
 
 

@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from coordinator.consumer.raising import has_unowned
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.limits import FLAPPERS_MAX, FLAPS_MAX, FREEZE_MS_MAX, NEVER_MS, POLICIES_AHEAD_MS
-from coordinator.outputs import GroupConverted, MemberBack, MemberQuarantined
+from coordinator.base.limits import FLAPPERS_MAX, FLAPS_MAX, FREEZE_MS_MAX, NEVER_MS, POLICIES_AHEAD_MS
+from coordinator.consumer.epochs import has_unowned
+from coordinator.messages.events import GroupConverted, MemberBack
+from coordinator.messages.policy_events import MemberQuarantined
+from coordinator.state.consumer_group import ConsumerGroup
 from tests.coordinator.invariants.agreements import Present
 from tests.coordinator.invariants.seats import settings_ms
 from tests.coordinator.invariants.step import KnownRequests, Step

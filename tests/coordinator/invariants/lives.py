@@ -3,25 +3,17 @@
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.config import Config
-from coordinator.deadlines import Deadline, deadlines
-from coordinator.group import Group
-from coordinator.heartbeats import Heartbeat
-from coordinator.limits import NEVER_MS, PENDING_MAX
-from coordinator.outputs import (
-    Event,
-    GroupRecord,
-    HeartbeatAnswer,
-    MemberExpired,
-    MemberFenced,
-    MemberJoined,
-    OffsetCommitAnswer,
-    Published,
-    Reply,
-    SyncGroupAnswer,
-)
-from coordinator.phases import Phase
-from coordinator.requests import JoinGroup, OffsetCommit, SyncGroup
+from coordinator.base.config import Config
+from coordinator.base.limits import NEVER_MS, PENDING_MAX
+from coordinator.base.states import Phase
+from coordinator.classic.deadlines import Deadline, deadlines
+from coordinator.messages.events import MemberExpired, MemberFenced, MemberJoined
+from coordinator.messages.fields import Event
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import JoinGroup, OffsetCommit, SyncGroup
+from coordinator.messages.responses import HeartbeatAnswer, OffsetCommitAnswer, Reply, SyncGroupAnswer
+from coordinator.state.classic_group import Group
 from tests.coordinator.invariants.step import GONE, NONE, REBALANCE_IN_PROGRESS, KnownRequests, Step, forgotten
 
 

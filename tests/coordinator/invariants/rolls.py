@@ -3,28 +3,23 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from coordinator.administration import _lowered
-from coordinator.errors import ErrorCode
-from coordinator.hashing import shard_of
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import (
+from coordinator.base.errors import ErrorCode
+from coordinator.base.hashing import shard_of
+from coordinator.base.states import Phase
+from coordinator.classic.admin import _lowered
+from coordinator.messages.events import GroupEmptied, MemberFenced, MemberJoined, RebalanceCompleted, RebalanceStarted
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import ListGroups
+from coordinator.messages.responses import (
     DescribeGroupAnswer,
-    GroupEmptied,
-    GroupRecord,
     HeartbeatAnswer,
     JoinGroupAnswer,
     ListGroupsAnswer,
-    MemberFenced,
-    MemberJoined,
-    Output,
-    Published,
-    RebalanceCompleted,
     RebalanceNotice,
-    RebalanceStarted,
     Reply,
 )
-from coordinator.phases import Phase
-from coordinator.requests import ListGroups
 from tests.coordinator.invariants.step import GONE, NONE, KnownRequests, Step, forgotten
 
 UNKNOWN, FENCED = ErrorCode.UNKNOWN_MEMBER_ID.number, ErrorCode.FENCED_INSTANCE_ID.number

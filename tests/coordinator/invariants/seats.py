@@ -3,9 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from coordinator.config import Config
-from coordinator.group import Group
-from coordinator.limits import (
+from coordinator.base.config import Config
+from coordinator.base.limits import (
     FLAPPERS_MAX,
     FLAPS_MAX,
     FREEZE_MS_MAX,
@@ -14,9 +13,10 @@ from coordinator.limits import (
     SEAT_OFFER_MS,
     SEATED_MAX,
 )
-from coordinator.outputs import MemberQuarantined, SeatVacated
-from coordinator.phases import Phase
-from coordinator.policies import Policy
+from coordinator.base.policies import Policy
+from coordinator.base.states import Phase
+from coordinator.messages.policy_events import MemberQuarantined, SeatVacated
+from coordinator.state.classic_group import Group
 from tests.coordinator.invariants.agreements import Present
 from tests.coordinator.invariants.step import KnownRequests, Step
 

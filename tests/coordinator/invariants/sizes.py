@@ -2,13 +2,9 @@
 
 from collections import Counter
 
-from coordinator.limits import (
-    GROUP_STEP_BYTES_MAX,
-    RECORD_BYTES_MAX,
-    STEP_BYTES_MAX,
-    STEP_BYTES_PER_BYTE,
-)
-from coordinator.outputs import Output, Reply, size_of
+from coordinator.base.limits import GROUP_STEP_BYTES_MAX, RECORD_BYTES_MAX, STEP_BYTES_MAX, STEP_BYTES_PER_BYTE
+from coordinator.messages.outputs import Output, size_of
+from coordinator.messages.responses import Reply
 from tests.coordinator.invariants.step import Step
 
 LAST_BYTES_MAX = 2 * RECORD_BYTES_MAX

@@ -6,23 +6,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.errors import ErrorCode
-from coordinator.group import Group
-from coordinator.limits import NEVER_MS
-from coordinator.outputs import (
-    ClockAhead,
-    GroupRecord,
-    HeartbeatAnswer,
-    MemberExpired,
-    MemberFenced,
-    MemberLeft,
-    Output,
-    Published,
-    Reply,
-)
-from coordinator.policies import Policy
-from coordinator.requests import Received, Request, SetPolicies, Unreadable, Wake
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import NEVER_MS
+from coordinator.base.policies import Policy
+from coordinator.messages.events import ClockAhead, MemberExpired, MemberFenced, MemberLeft
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import Received, Request, SetPolicies, Unreadable, Wake
+from coordinator.messages.responses import HeartbeatAnswer, Reply
+from coordinator.state.classic_group import Group
+from coordinator.state.consumer_group import ConsumerGroup
 
 NONE, REBALANCE_IN_PROGRESS = ErrorCode.NONE.number, ErrorCode.REBALANCE_IN_PROGRESS.number
 

@@ -1,17 +1,11 @@
 """I2 for stores outside Kafka: fencing tokens grow from owner to owner, also after a group's end."""
 
-from coordinator.group import Group
-from coordinator.outputs import (
-    GroupRecord,
-    MemberFenced,
-    MemberJoined,
-    Published,
-    RebalanceCompleted,
-    Reply,
-    SeatTaken,
-    SyncGroupAnswer,
-)
-from coordinator.phases import Phase
+from coordinator.base.states import Phase
+from coordinator.messages.events import MemberFenced, MemberJoined, RebalanceCompleted
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.policy_events import SeatTaken
+from coordinator.messages.responses import Reply, SyncGroupAnswer
+from coordinator.state.classic_group import Group
 from tests.coordinator.invariants.step import NONE, KnownRequests, Step
 
 JSON_INTEGER_MAX = 2**53 - 1

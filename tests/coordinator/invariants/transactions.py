@@ -9,26 +9,24 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.errors import ErrorCode
-from coordinator.group import Group
-from coordinator.group_parts import PLACE_END
-from coordinator.outputs import (
-    GroupDeleted,
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.events import GroupDeleted, OffsetsExpired
+from coordinator.messages.group_records import OffsetRecord, Published
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import OffsetFetch, OffsetToCommit, SettleTransactions, TxnOffsetCommit
+from coordinator.messages.responses import (
     OffsetCommitAnswer,
     OffsetDeleteAnswer,
     OffsetFetchAnswer,
-    OffsetRecord,
-    OffsetsExpired,
     OffsetTopicsAnswer,
-    Output,
-    Published,
     Reply,
     RepublishGroupAnswer,
     SettleTransactionsAnswer,
     TxnOffsetCommitAnswer,
 )
-from coordinator.requests import OffsetFetch, OffsetToCommit, SettleTransactions, TxnOffsetCommit
+from coordinator.state.classic_group import Group
+from coordinator.state.consumer_group import ConsumerGroup
+from coordinator.state.group import PLACE_END
 from tests.coordinator.invariants.step import NONE, KnownRequests, Step, forgotten
 
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT.number

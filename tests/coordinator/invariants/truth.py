@@ -6,19 +6,13 @@ from dataclasses import replace
 
 from msgspec.structs import replace as changed
 
-from coordinator.config import Config
-from coordinator.heartbeats import Heartbeat
-from coordinator.limits import NEVER_MS
-from coordinator.outputs import (
-    GroupRecord,
-    MemberExpired,
-    MemberFenced,
-    OffsetRecord,
-    OffsetsExpired,
-    Output,
-    Published,
-)
-from coordinator.phases import Phase
+from coordinator.base.config import Config
+from coordinator.base.limits import NEVER_MS
+from coordinator.base.states import Phase
+from coordinator.messages.events import MemberExpired, MemberFenced, OffsetsExpired
+from coordinator.messages.group_records import GroupRecord, OffsetRecord, Published
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.outputs import Output
 from tests.coordinator.invariants.lives import NothingWaitsForEver, SessionsAreKept
 from tests.coordinator.invariants.step import Step, Truth, forgotten
 

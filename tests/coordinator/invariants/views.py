@@ -9,17 +9,11 @@ from dataclasses import replace
 
 from msgspec.structs import replace as changed
 
-from coordinator.outputs import (
-    AssignmentNotice,
-    GroupConverted,
-    GroupRecord,
-    ListGroupsAnswer,
-    Output,
-    Published,
-    RebalanceNotice,
-    Reply,
-)
-from coordinator.requests import Received, Wake
+from coordinator.messages.events import GroupConverted
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import Received, Wake
+from coordinator.messages.responses import AssignmentNotice, ListGroupsAnswer, RebalanceNotice, Reply
 from tests.coordinator.invariants.step import CONVERTED, Checker, KnownRequests, Step
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from coordinator.errors import ErrorCode
+from coordinator.base.errors import ErrorCode
 
 
 class Client:

@@ -10,7 +10,8 @@ reads it there.
 
 from typing import Any, Self
 
-from coordinator.move_requests import (
+from coordinator.base.slots import bitmap_of, slot_of
+from coordinator.messages.move_requests import (
     AdoptGroup,
     CancelMove,
     CheckAdoption,
@@ -21,10 +22,9 @@ from coordinator.move_requests import (
     ReleaseSlots,
     TakeBack,
 )
-from coordinator.moving.kept_moves import Custody
-from coordinator.outputs import Output, ToPeer
-from coordinator.requests import Received
-from coordinator.slots import bitmap_of, slot_of
+from coordinator.messages.outputs import Output, ToPeer
+from coordinator.messages.requests import Received
+from coordinator.moves.custody import Custody
 from tests.coordinator.scenario import Scenario
 
 

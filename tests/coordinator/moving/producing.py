@@ -8,9 +8,9 @@ records of a transaction end in the same way.
 from random import Random
 from typing import Any
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import SettleTransactionsAnswer, TxnOffsetCommitAnswer
-from coordinator.requests import EndedTransaction, OpenTransaction
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.requests import EndedTransaction, OpenTransaction
+from coordinator.messages.responses import SettleTransactionsAnswer, TxnOffsetCommitAnswer
 from tests.coordinator.moving.client import Client
 
 

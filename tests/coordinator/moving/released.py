@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from coordinator.errors import ErrorCode
-from coordinator.move_requests import AdoptSlots
-from coordinator.slots import slot_of
+from coordinator.base.errors import ErrorCode
+from coordinator.base.slots import slot_of
+from coordinator.messages.move_requests import AdoptSlots
 from tests.coordinator.moving.pair import Pair
 
 OTHER = next(name for name in map(str, range(99)) if slot_of(name) != slot_of("g"))

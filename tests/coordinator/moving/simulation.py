@@ -12,7 +12,12 @@ from itertools import count, islice
 from random import Random
 from typing import Any
 
-from coordinator.move_requests import (
+from coordinator.base.slots import bitmap_of, slot_of
+from coordinator.messages.events import MemberExpired, RebalanceStarted
+from coordinator.messages.fields import Event
+from coordinator.messages.group_records import Published
+from coordinator.messages.move_events import GroupArrived, GroupReleased, SlotsAdopted
+from coordinator.messages.move_requests import (
     AdoptGroup,
     AdoptionRefused,
     AdoptSlots,
@@ -21,18 +26,7 @@ from coordinator.move_requests import (
     ReleaseGroup,
     ReleaseSlots,
 )
-from coordinator.moving.kept_moves import Custody
-from coordinator.outputs import (
-    Event,
-    GroupArrived,
-    GroupReleased,
-    MemberExpired,
-    Published,
-    RebalanceStarted,
-    Reply,
-    SlotsAdopted,
-)
-from coordinator.requests import (
+from coordinator.messages.requests import (
     DeleteGroup,
     Heartbeat,
     OffsetCommit,
@@ -41,7 +35,8 @@ from coordinator.requests import (
     SettleTransactions,
     TxnOffsetCommit,
 )
-from coordinator.slots import bitmap_of, slot_of
+from coordinator.messages.responses import Reply
+from coordinator.moves.custody import Custody
 from tests.coordinator.moving.client import Client
 from tests.coordinator.moving.pair import Coordinator, Pair
 from tests.coordinator.moving.producing import Producer

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from coordinator.outputs import Output, Reply, ToPeer
-from coordinator.policies import Settle
+from coordinator.base.policies import Settle
+from coordinator.messages.outputs import Output, ToPeer
+from coordinator.messages.responses import Reply
 from tests.coordinator.consumer.conversation import Conversation
 from tests.coordinator.moving.pair import Pair
 from tests.coordinator.scenario import Scenario

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from coordinator import budget
-from coordinator.errors import ErrorCode
-from coordinator.limits import MOVE_DRAIN_MS
-from coordinator.moving import source
-from coordinator.moving.draining import SUPERSEDED, TOO_LONG
-from coordinator.moving.kept_moves import Custody
-from coordinator.outputs import ReleaseGroupAnswer, Reply, SettleTransactionsAnswer, TxnOffsetCommitAnswer
-from coordinator.requests import OffsetToCommit as ToCommit
-from coordinator.requests import SettleTransactions, TxnOffsetCommit
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import MOVE_DRAIN_MS
+from coordinator.messages.requests import OffsetToCommit as ToCommit
+from coordinator.messages.requests import SettleTransactions, TxnOffsetCommit
+from coordinator.messages.responses import ReleaseGroupAnswer, Reply, SettleTransactionsAnswer, TxnOffsetCommitAnswer
+from coordinator.moves import source
+from coordinator.moves.custody import Custody
+from coordinator.moves.drain import SUPERSEDED, TOO_LONG
+from coordinator.shard import budget
 from tests.coordinator.moving.pair import Coordinator, Pair
 from tests.coordinator.reports import report
 

@@ -5,27 +5,31 @@ from typing import Any
 
 import pytest
 
-from coordinator import codec, limits
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.errors import ErrorCode
-from coordinator.group import Group
-from coordinator.hashing import crc32c
-from coordinator.limits import LOST_GENERATIONS, MOVE_CLOCK_MS, MOVE_PART_BYTES, VERDICT_MS
-from coordinator.move_requests import ImportGroup
-from coordinator.moving import carrying
-from coordinator.outputs import Event, GroupArrived, Published, Reply
-from coordinator.phases import Phase
-from coordinator.requests import OffsetToCommit, OffsetTopic, Received, TxnOffsetCommit
+from coordinator.base import limits
+from coordinator.base.errors import ErrorCode
+from coordinator.base.hashing import crc32c
+from coordinator.base.limits import LOST_GENERATIONS, MOVE_CLOCK_MS, MOVE_PART_BYTES, VERDICT_MS
+from coordinator.base.states import Phase
+from coordinator.messages.fields import Event
+from coordinator.messages.group_records import Published
+from coordinator.messages.move_events import GroupArrived
+from coordinator.messages.move_requests import ImportGroup
+from coordinator.messages.requests import OffsetToCommit, OffsetTopic, Received, TxnOffsetCommit
+from coordinator.messages.responses import Reply
+from coordinator.moves import transfer
+from coordinator.state import codec
+from coordinator.state.classic_group import Group
+from coordinator.state.consumer_group import ConsumerGroup
 from tests.coordinator.consumer.conversation import Conversation, reconciling
 from tests.coordinator.moving.pair import Coordinator, Pair
 from tests.coordinator.scenario import Scenario
 
 
-def exported(state: carrying.Carried | Group | ConsumerGroup, /, **fields: Any) -> dict[str, Any]:
+def exported(state: transfer.Carried | Group | ConsumerGroup, /, **fields: Any) -> dict[str, Any]:
     """Return the fields of the import of a state that is one part."""
-    carried = carrying.living(state) if isinstance(state, Group | ConsumerGroup) else state
-    data = carrying.encode(carried)
-    token = 0 if isinstance(state, carrying.Living | carrying.Nothing) else state.token
+    carried = transfer.living(state) if isinstance(state, Group | ConsumerGroup) else state
+    data = transfer.encode(carried)
+    token = 0 if isinstance(state, transfer.Living | transfer.Nothing) else state.token
     whole = {"codec": codec.VERSION, "bytes": len(data), "crc": crc32c(data), "part": 1, "parts": 1, "state": data}
     place = {"group_id": "g", "move_id": "import/c/7/g", "number": max(token, 1), "source": "old", "token_floor": 1}
     return {**whole, **place, **fields}
@@ -274,7 +278,7 @@ def test_parked_joins_and_syncs_are_answered_when_they_come_again():
 
 
 def test_a_removed_group_continues_its_generation():
-    removed = carrying.Tombstone(7, 5_000_000)
+    removed = transfer.Tombstone(7, 5_000_000)
     t = Target().at(9_000)
     assert t.imports(exported(removed)) == "adopted"
     assert t.imports(exported(removed)) == "adopted before"
@@ -330,29 +334,29 @@ def test_open_transactions_are_refused_or_dropped():
 
 
 def test_a_large_group_comes_in_parts(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(carrying, "MOVE_PART_BYTES", 100)
+    monkeypatch.setattr(transfer, "MOVE_PART_BYTES", 100)
     s = source()
     fields = exported(s.group)
-    whole, parts = fields["state"], carrying.parts_of(fields["state"])
+    whole, parts = fields["state"], transfer.parts_of(fields["state"])
     assert parts > 3
     t = Target.of(s).at(9_000)
     for part in range(1, parts + 1):
         t.is_gone()
-        result = t.imports({**fields, "part": part, "parts": parts, "state": carrying.part_of(whole, part)})
+        result = t.imports({**fields, "part": part, "parts": parts, "state": transfer.part_of(whole, part)})
         assert result == ("adopted" if part == parts else "kept")
     t.is_("Stable")
 
 
 def test_a_state_that_inflates_to_very_many_bytes_is_refused(monkeypatch: pytest.MonkeyPatch):
     """It must not need more memory than there is: the batch would never succeed."""
-    bomb = carrying.Living(b"", zlib.compress(b"\0" * (limits.MOVE_INFLATED_BYTES_MAX + 1), 9))
+    bomb = transfer.Living(b"", zlib.compress(b"\0" * (limits.MOVE_INFLATED_BYTES_MAX + 1), 9))
     t = Target().at(9_000)
     assert t.imports(exported(bomb)) == "unsound"
     assert t.said.error_message == "the state inflates to too many bytes"
     s = source()
-    size = len(zlib.decompress(carrying.living(s.group).rest))
+    size = len(zlib.decompress(transfer.living(s.group).rest))
     for bound, result in ((size - 1, "unsound"), (size, "adopted")):
-        monkeypatch.setattr(carrying, "MOVE_INFLATED_BYTES_MAX", bound)
+        monkeypatch.setattr(transfer, "MOVE_INFLATED_BYTES_MAX", bound)
         assert Target.of(s).at(9_000).imports(exported(s.group)) == result
 
 
@@ -369,7 +373,7 @@ def test_the_largest_part_is_read_and_a_larger_one_is_not():
     from streaming.wire.records import decode_request, encode_request
 
     for size, is_read in ((MOVE_PART_BYTES, True), (MOVE_PART_BYTES + 1, False)):
-        fields = exported(carrying.Nothing(), state=b"x" * size)
+        fields = exported(transfer.Nothing(), state=b"x" * size)
         request = ImportGroup(request_id="i", reply_to="op", **fields)
         assert isinstance(decode_request(encode_request(request)), ImportGroup) is is_read
 

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
-from coordinator.errors import ErrorCode
-from coordinator.limits import NEVER_MS
-from coordinator.move_requests import PeerRecord, ReleaseGroup
-from coordinator.outputs import Event, GroupArrived, GroupReleased, GroupTakenBack, Output, Reply, ToPeer
-from coordinator.policies import Freeze, Quarantine, Settle, Succession
-from coordinator.requests import Received
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import NEVER_MS
+from coordinator.base.policies import Freeze, Quarantine, Settle, Succession
+from coordinator.messages.fields import Event
+from coordinator.messages.move_events import GroupArrived, GroupReleased, GroupTakenBack
+from coordinator.messages.move_requests import PeerRecord, ReleaseGroup
+from coordinator.messages.outputs import Output, ToPeer
+from coordinator.messages.requests import Received
+from coordinator.messages.responses import Reply
 from tests.coordinator.consumer.conversation import START_MS, Conversation
 from tests.coordinator.moving.pair import Pair
 

@@ -3,20 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from coordinator import codec
-from coordinator.errors import ErrorCode
-from coordinator.move_requests import AdoptionRefused, GroupAdopted, ReleaseGroup
-from coordinator.outputs import (
-    Event,
-    GroupArrived,
-    GroupMoved,
-    GroupReleased,
-    GroupTakenBack,
-    Moved,
-    MoveIgnored,
-    Published,
-)
-from coordinator.requests import JoinGroup, SyncGroup
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.fields import Event
+from coordinator.messages.group_records import Published
+from coordinator.messages.move_events import GroupArrived, GroupMoved, GroupReleased, GroupTakenBack, MoveIgnored
+from coordinator.messages.move_requests import AdoptionRefused, GroupAdopted, ReleaseGroup
+from coordinator.messages.requests import JoinGroup, SyncGroup
+from coordinator.messages.responses import Moved
+from coordinator.state import codec
 from tests.coordinator.moving.pair import Coordinator, Pair
 
 NOT_HERE = ErrorCode.NOT_COORDINATOR

@@ -7,11 +7,11 @@ from unittest.mock import patch
 import pytest
 from msgspec.structs import replace
 
-from coordinator.move_requests import AdoptSlots, Elsewhere
-from coordinator.moving import draining, slot_source, slot_target, source, target
-from coordinator.moving.kept_moves import KeptMoves
-from coordinator.outputs import Output
-from coordinator.slots import slots_in
+from coordinator.base.slots import slots_in
+from coordinator.messages.move_requests import AdoptSlots, Elsewhere
+from coordinator.messages.outputs import Output
+from coordinator.moves import drain, slot_source, slot_target, source, target
+from coordinator.moves.custody import KeptMoves
 from tests.coordinator.moving.simulation import Broken, Simulation
 from tests.tiers import sampled
 
@@ -118,7 +118,7 @@ def groups_are_created_in_foreign_slots() -> Iterator[None]:
 
 @contextmanager
 def groups_go_with_open_transactions() -> Iterator[None]:
-    with patch.object(draining, "has_open_transactions", lambda *_: False):
+    with patch.object(drain, "has_open_transactions", lambda *_: False):
         yield
 
 

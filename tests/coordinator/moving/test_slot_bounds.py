@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec import ValidationError, convert
 
-from coordinator import limits
-from coordinator.limits import ELSEWHERE_MAX
-from coordinator.move_requests import AdoptSlots, ReleaseSlots
+from coordinator.base import limits
+from coordinator.base.limits import ELSEWHERE_MAX
+from coordinator.messages.move_requests import AdoptSlots, ReleaseSlots
 
 RECORD = {
     "kind": "adopt_slots", "from": "A", "to": "B", "number": 1, "offset": 0, "slots": bytes(128), "from_shard": 0,

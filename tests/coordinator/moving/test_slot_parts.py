@@ -5,12 +5,13 @@ from unittest.mock import patch
 import pytest
 from msgspec import json
 
-from coordinator import budget
-from coordinator.errors import ErrorCode
-from coordinator.move_requests import AdoptSlots
-from coordinator.moving import slot_source
-from coordinator.moving.kept_moves import Custody
-from coordinator.outputs import SlotsIgnored, ToPeer
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.move_events import SlotsIgnored
+from coordinator.messages.move_requests import AdoptSlots
+from coordinator.messages.outputs import ToPeer
+from coordinator.moves import slot_source
+from coordinator.moves.custody import Custody
+from coordinator.shard import budget
 from tests.coordinator.moving.pair import Coordinator, Pair
 from tests.coordinator.waking import wake
 

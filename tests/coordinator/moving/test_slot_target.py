@@ -5,11 +5,12 @@ from unittest.mock import patch
 import pytest
 from msgspec.structs import replace
 
-from coordinator.move_requests import Elsewhere
-from coordinator.moving import slot_target
-from coordinator.moving.kept_moves import Custody
-from coordinator.outputs import AccessDenied, SlotsAdopted, SlotsIgnored
-from coordinator.slots import slot_of
+from coordinator.base.slots import slot_of
+from coordinator.messages.events import AccessDenied
+from coordinator.messages.move_events import SlotsAdopted, SlotsIgnored
+from coordinator.messages.move_requests import Elsewhere
+from coordinator.moves import slot_target
+from coordinator.moves.custody import Custody
 from tests.coordinator.moving.pair import Coordinator, Pair
 from tests.coordinator.moving.released import OTHER, N, adopt_record, given
 

@@ -4,11 +4,11 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from coordinator.errors import ErrorCode
-from coordinator.move_requests import DescribeSlots
-from coordinator.moving import slot_view
-from coordinator.outputs import OwnedSlots
-from coordinator.slots import slot_of
+from coordinator.base.errors import ErrorCode
+from coordinator.base.slots import slot_of
+from coordinator.messages.move_requests import DescribeSlots
+from coordinator.messages.responses import OwnedSlots
+from coordinator.moves import slot_target
 from tests.coordinator.moving.pair import Coordinator, Pair
 from tests.coordinator.moving.released import OTHER, given
 
@@ -55,7 +55,7 @@ def test_guests_are_named_in_their_order_and_in_pages():
     for name in names:
         pair.a.commit("", {("t", 0): 1}, group_id=name, generation_id=-1, member_id="")
     pair.a.release_slots(*names)
-    with patch.object(slot_view, "GUESTS_LISTED_MAX", 2):
+    with patch.object(slot_target, "GUESTS_LISTED_MAX", 2):
         first = described(pair.a)
         assert (first["guests"], first["has_more"]) == (("a", "b"), True)
         assert described(pair.a, after="b")["guests"] == ("c",)

@@ -3,13 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from coordinator import codec
-from coordinator.errors import ErrorCode
-from coordinator.limits import SLOTS_AGAIN_MS, SLOTS_AHEAD_MS, VERDICTS_DROPPED_EVERY_MS
-from coordinator.move_requests import AdoptGroup, AdoptionRefused, AdoptSlots, Elsewhere
-from coordinator.moving.kept_moves import Custody
-from coordinator.outputs import Moved, SlotsAdopted, SlotsIgnored, SlotsReleased
-from coordinator.slots import bitmap_of, slot_of, slots_in
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import SLOTS_AGAIN_MS, SLOTS_AHEAD_MS, VERDICTS_DROPPED_EVERY_MS
+from coordinator.base.slots import bitmap_of, slot_of, slots_in
+from coordinator.messages.move_events import SlotsAdopted, SlotsIgnored, SlotsReleased
+from coordinator.messages.move_requests import AdoptGroup, AdoptionRefused, AdoptSlots, Elsewhere
+from coordinator.messages.responses import Moved
+from coordinator.moves.custody import Custody
+from coordinator.state import codec
 from tests.coordinator.moving.pair import Coordinator, Pair
 from tests.coordinator.moving.released import OTHER, N, adopt_record, given
 

@@ -6,15 +6,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from coordinator.config import Config
-from coordinator.hashing import shard_of
-from coordinator.limits import SLOTS
-from coordinator.move_requests import AdoptSlots, ReleaseSlots
-from coordinator.moving.kept_moves import Custody, KeptMoves
-from coordinator.outputs import Reply, SlotsAdopted, SlotsReleased, ToPeer
-from coordinator.requests import OffsetCommit, OffsetToCommit, Received
-from coordinator.shard import Shard
-from coordinator.slots import bitmap_of, slot_of
+from coordinator.base.config import Config
+from coordinator.base.hashing import shard_of
+from coordinator.base.limits import SLOTS
+from coordinator.base.slots import bitmap_of, slot_of
+from coordinator.messages.move_events import SlotsAdopted, SlotsReleased
+from coordinator.messages.move_requests import AdoptSlots, ReleaseSlots
+from coordinator.messages.outputs import ToPeer
+from coordinator.messages.requests import OffsetCommit, OffsetToCommit, Received
+from coordinator.messages.responses import Reply
+from coordinator.moves.custody import Custody, KeptMoves
+from coordinator.shard.shard import Shard
 from tests.coordinator.scenario import SECRET
 
 KNOWN, FREE = [[f"{kind} {number}" for number in range(60)] for kind in ("known", "free")]

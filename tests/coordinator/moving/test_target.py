@@ -6,13 +6,14 @@ from string import ascii_letters, digits
 import pytest
 from msgspec.structs import replace
 
-from coordinator import codec
-from coordinator.hashing import shard_of
-from coordinator.limits import MOVE_AGE_MS, VERDICT_MS
-from coordinator.move_requests import AdoptGroup, AdoptionRefused
-from coordinator.outputs import AccessDenied, MoveIgnored
-from coordinator.requests import Received
-from coordinator.shard import Shard
+from coordinator.base.hashing import shard_of
+from coordinator.base.limits import MOVE_AGE_MS, VERDICT_MS
+from coordinator.messages.events import AccessDenied
+from coordinator.messages.move_events import MoveIgnored
+from coordinator.messages.move_requests import AdoptGroup, AdoptionRefused
+from coordinator.messages.requests import Received
+from coordinator.shard.shard import Shard
+from coordinator.state import codec
 from tests.coordinator.moving.pair import Coordinator, Pair
 from tests.coordinator.scenario import SECRET
 

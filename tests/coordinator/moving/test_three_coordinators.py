@@ -12,15 +12,17 @@ from unittest.mock import patch
 
 import pytest
 
-from coordinator.config import Config
-from coordinator.hashing import shard_of
-from coordinator.move_requests import PeerRecord, ReleaseGroup, ReleaseSlots
-from coordinator.moving import slot_source, slot_target, target
-from coordinator.moving.kept_moves import Custody, KeptMoves
-from coordinator.outputs import Reply, SlotsAdopted, ToPeer
-from coordinator.requests import OffsetCommit, OffsetToCommit, Received
-from coordinator.shard import Shard
-from coordinator.slots import bitmap_of, slot_of
+from coordinator.base.config import Config
+from coordinator.base.hashing import shard_of
+from coordinator.base.slots import bitmap_of, slot_of
+from coordinator.messages.move_events import SlotsAdopted
+from coordinator.messages.move_requests import PeerRecord, ReleaseGroup, ReleaseSlots
+from coordinator.messages.outputs import ToPeer
+from coordinator.messages.requests import OffsetCommit, OffsetToCommit, Received
+from coordinator.messages.responses import Reply
+from coordinator.moves import slot_source, slot_target, target
+from coordinator.moves.custody import Custody, KeptMoves
+from coordinator.shard.shard import Shard
 from tests.coordinator.moving.simulation import Broken
 from tests.coordinator.scenario import SECRET
 

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from typing import Any, Self
 
-from coordinator.consumer_protocol import Subscription, assigned_partitions, write_subscription
-from coordinator.outputs import (
+from coordinator.base.consumer_protocol import Subscription, assigned_partitions, write_subscription
+from coordinator.messages.events import RebalanceStarted
+from coordinator.messages.policy_events import (
     FreezeBroken,
-    JoinGroupAnswer,
     MemberQuarantined,
     QuarantineEnded,
     RebalanceHeld,
-    RebalanceStarted,
     SeatTaken,
     SeatVacated,
 )
-from coordinator.requests import JoinGroup, Protocol
+from coordinator.messages.requests import JoinGroup, Protocol
+from coordinator.messages.responses import JoinGroupAnswer
 from tests.coordinator.scenario import Scenario
 
 LONG = {"session_timeout_ms": 45_000, "rebalance_timeout_ms": 300_000}

@@ -6,11 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from coordinator import codec
-from coordinator.group import Group
-from coordinator.outputs import MemberLeft, Output, Reply, SyncGroupAnswer
-from coordinator.policies import Settle, Succession
-from coordinator.requests import Received, SyncGroup
+from coordinator.base.policies import Settle, Succession
+from coordinator.messages.events import MemberLeft
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import Received, SyncGroup
+from coordinator.messages.responses import Reply, SyncGroupAnswer
+from coordinator.state import codec
+from coordinator.state.classic_group import Group
 from tests.coordinator.invariants.agreements import SeatsHaveOneHolder
 from tests.coordinator.invariants.step import Step
 from tests.coordinator.scenario import Scenario

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import Config
-from coordinator.group import MEMBER_RECORD_BYTES
-from coordinator.limits import PUBLISH_BYTES_FREE, PUBLISH_BYTES_PER_S
-from coordinator.outputs import MemberJoined, Output, Published
-from coordinator.policies import Freeze, Policy, Quarantine, Settle, Succession
-from coordinator.requests import (
+from coordinator.base.config import Config
+from coordinator.base.limits import PUBLISH_BYTES_FREE, PUBLISH_BYTES_PER_S
+from coordinator.base.policies import Freeze, Policy, Quarantine, Settle, Succession
+from coordinator.messages.events import MemberJoined
+from coordinator.messages.group_records import Published
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import (
     Assignment,
     JoinGroup,
     LeaveGroup,
@@ -27,7 +28,8 @@ from coordinator.requests import (
     SetPolicies,
     SyncGroup,
 )
-from coordinator.shard import Shard
+from coordinator.shard.shard import Shard
+from coordinator.state.classic_group import MEMBER_RECORD_BYTES
 from tests.coordinator.waking import wake
 from tests.coordinator.wire import assignment, subscription
 from tests.tiers import NIGHTLY

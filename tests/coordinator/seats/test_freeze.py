@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from coordinator.errors import ErrorCode
-from coordinator.limits import NEVER_MS
-from coordinator.outputs import FreezeBegun, FreezeBroken, GroupRecord, RebalanceHeld
-from coordinator.policies import MONDAY_MS, Freeze, Succession, Window
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import NEVER_MS
+from coordinator.base.policies import MONDAY_MS, Freeze, Succession, Window
+from coordinator.messages.group_records import GroupRecord
+from coordinator.messages.policy_events import FreezeBegun, FreezeBroken, RebalanceHeld
 from tests.coordinator.seats.deploy import NAMES, Deploy
 
 HOURS_2_MS = 7_200_000

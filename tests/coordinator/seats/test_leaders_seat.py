@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import JoinGroupAnswer
-from coordinator.policies import Freeze, Settle, Succession
-from coordinator.requests import JoinGroup
+from coordinator.base.errors import ErrorCode
+from coordinator.base.policies import Freeze, Settle, Succession
+from coordinator.messages.requests import JoinGroup
+from coordinator.messages.responses import JoinGroupAnswer
 from tests.coordinator.seats.deploy import NAMES, Deploy, joined
 
 SUCCESSION = Succession(vacant_ms=30_000, standby_ms=60_000)

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.errors import ErrorCode
-from coordinator.limits import FLAP_MS, FLAPPERS_MAX, NAMESAKES_MAX
-from coordinator.outputs import MemberQuarantined
-from coordinator.policies import Quarantine, Succession
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import FLAP_MS, FLAPPERS_MAX, NAMESAKES_MAX
+from coordinator.base.policies import Quarantine, Succession
+from coordinator.messages.policy_events import MemberQuarantined
 from tests.coordinator.seats.deploy import NAMES, Deploy, joined
 
 QUARANTINE = Quarantine(flaps=2, within_ms=600_000, for_ms=30_000, for_max_ms=100_000)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.policies import Settle, Succession
+from coordinator.base.policies import Settle, Succession
 from tests.coordinator.seats.deploy import Deploy
 
 

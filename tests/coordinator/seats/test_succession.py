@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from coordinator.consumer_protocol import Subscription, write_subscription
-from coordinator.errors import ErrorCode
-from coordinator.limits import SEAT_OFFER_MS
-from coordinator.outputs import MemberJoined, RebalanceHeld
-from coordinator.policies import Succession
-from coordinator.requests import JoinGroup, Protocol, SyncGroup
+from coordinator.base.consumer_protocol import Subscription, write_subscription
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import SEAT_OFFER_MS
+from coordinator.base.policies import Succession
+from coordinator.messages.events import MemberJoined
+from coordinator.messages.policy_events import RebalanceHeld
+from coordinator.messages.requests import JoinGroup, Protocol, SyncGroup
 from tests.coordinator.seats.deploy import NAMES, Deploy, cooperative
 
 SUCCESSION = Succession(vacant_ms=30_000, standby_ms=60_000)

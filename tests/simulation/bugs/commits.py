@@ -1,7 +1,8 @@
 """Bugs of committed offsets and of published records."""
 
-from coordinator import checks, offsets
-from coordinator.group import Group
+from coordinator.classic import checks
+from coordinator.common import offsets
+from coordinator.state.classic_group import Group
 from tests.simulation.bugs.bug import Bug
 
 BUGS = (

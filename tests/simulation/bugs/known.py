@@ -5,10 +5,11 @@ from collections.abc import Callable
 import pytest
 from msgspec import Struct
 
-from coordinator import membership, offsets
-from coordinator.group import Vitals
-from coordinator.kinds import KINDS
-from coordinator.requests import JoinGroup
+from coordinator.classic import join
+from coordinator.common import offsets
+from coordinator.messages.requests import JoinGroup
+from coordinator.shard.handlers import KINDS
+from coordinator.state.classic_group import Vitals
 from tests.coordinator.test_known_bugs import SEEDS, change_row
 
 
@@ -21,7 +22,7 @@ class Known(Struct, frozen=True):
 
 
 def _takes_a_repeat_for_another_join(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(membership, "is_known_by_its_id", lambda request: False)
+    patch.setattr(join, "is_known_by_its_id", lambda request: False)
 
 
 def _forgets_a_moment_early(patch: pytest.MonkeyPatch) -> None:

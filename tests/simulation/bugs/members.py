@@ -1,36 +1,36 @@
 """Bugs of joins, sessions, static members and leaves."""
 
-from coordinator import checks, leaving, membership, rebalance
-from coordinator.group import Group
+from coordinator.classic import checks, join, leave, rebalance
+from coordinator.state.classic_group import Group
 from tests.simulation.bugs.bug import Bug
 
 RENEWS = "group.vitals.renew(group.vitals.sessions[{}], now_ms)"
 
 BUGS = (
     # -- sessions ------------------------------------------------------------------------------------------------------
-    Bug("a heartbeat renews the session of the first member", membership._renewed,
+    Bug("a heartbeat renews the session of the first member", join._renewed,
         "vitals.renew(vitals.sessions[request.member_id], now_ms)",
         "vitals.renew(next(iter(vitals.sessions.values())), now_ms)", "SessionsEnd"),
-    Bug("a heartbeat of another generation renews the session", membership.heartbeat_of_vitals,
+    Bug("a heartbeat of another generation renews the session", join.heartbeat_of_vitals,
         "                return refusal(",
         "                session and vitals.renew(session, now_ms)\n                return refusal(", "SessionsEnd"),
-    Bug("a sync that finds the assignments renews no session", membership.sync,
+    Bug("a sync that finds the assignments renews no session", join.sync,
         RENEWS.format("member.member_id"), "pass", "SessionsAreKept"),
     Bug("the arrival of the assignments renews no session", rebalance.answer_sync,
         RENEWS.format("member.member_id"), "pass", "SessionsAreKept"),
     Bug("the end of a round renews no session", rebalance.complete,
         "vitals.renew(vitals.sessions[member.member_id], now_ms)", "pass", "NothingWaitsForEver"),
-    Bug("a pending id never expires", membership._hand_out,
+    Bug("a pending id never expires", join._hand_out,
         "group.vitals.renew(session, now_ms)", "pass", "NothingWaitsForEver"),
     Bug("a pending id joins and stays pending", Group.add,
         "self.vitals.pending.pop(member.member_id, None)", "pass", "PhasesAreLegal"),
-    Bug("a parked join does not keep its member alive", leaving.session_due,
+    Bug("a parked join does not keep its member alive", leave.session_due,
         "if not member.is_new and (member.awaiting_join or member.awaiting_sync):", "if False:",
         "NobodyIsDroppedUnheard"),
     Bug("a member stays new after its first round", rebalance.complete,
         "member.is_new, member.owes_sync = False,", "member.owes_sync =", "NobodyIsDroppedUnheard"),
     # -- answers -------------------------------------------------------------------------------------------------------
-    Bug("a heartbeat is answered NONE in PreparingRebalance", membership._renewed,
+    Bug("a heartbeat is answered NONE in PreparingRebalance", join._renewed,
         "error = answers.HEARTBEAT[vitals.phase]", "error = ErrorCode.NONE", "AnswersFitTheGroup"),
     Bug("a heartbeat of an older generation is accepted", checks.is_of_this_generation,
         "request.generation_id == vitals.generation_id", "request.generation_id <= vitals.generation_id",
@@ -38,7 +38,7 @@ BUGS = (
     Bug("a sync of the previous generation is parked", checks.is_of_this_generation,
         "request.generation_id == vitals.generation_id", "request.generation_id >= vitals.generation_id - 1",
         "AnswersFitTheGroup"),
-    Bug("a member rejoins and notices go to its previous mailbox", membership._rejoin,
+    Bug("a member rejoins and notices go to its previous mailbox", join._rejoin,
         "member.reply_to = request.reply_to", "pass", "RepliesFitTheirRequests"),
     Bug("a join is answered twice", rebalance.answer_join,
         "yield Reply(parked.reply_to, joined(group, member, parked.request_id))",
@@ -55,19 +55,19 @@ BUGS = (
     # -- static members ------------------------------------------------------------------------------------------------
     Bug("the member id of a static member is not compared", checks.is_a_member,
         "holder != request.member_id", "False", "AnswersFitTheGroup"),
-    Bug("a fenced process gets no response", membership._fence, "if parked:", "if False:", "EachRequestIsAnsweredOnce"),
-    Bug("a replaced member's deadline is kept", membership._replace,
+    Bug("a fenced process gets no response", join._fence, "if parked:", "if False:", "EachRequestIsAnsweredOnce"),
+    Bug("a replaced member's deadline is kept", join._replace,
         "group.vitals.wait(now_ms, session.timeout_ms)", "session.deadline_ms", "SessionsAreKept"),
     Bug("the process that replaces the leader is not the leader", Group.replace,
         "self.leader_id = new.member_id", "pass", "PhasesAreLegal"),
-    Bug("the process that replaces a static member has no assignment", membership._replace,
+    Bug("the process that replaces a static member has no assignment", join._replace,
         "new.assignment, new.is_new = old.assignment, False", "new.is_new = False", "PlansArePassedOn"),
     Bug("a static member is removed and its instance id stays", Group._take_out,
         "del self.vitals.instances[member.group_instance_id]", "pass", "PhasesAreLegal"),
     # -- leaving -------------------------------------------------------------------------------------------------------
-    Bug("a pending id leaves and the round still waits for it", leaving._leave_pending,
+    Bug("a pending id leaves and the round still waits for it", leave._leave_pending,
         "if is_seatable(group, context.config):", "if True:", "NothingWaitsForEver"),
-    Bug("a member that leaves by itself is reported as expired", leaving._leave,
+    Bug("a member that leaves by itself is reported as expired", leave._leave,
         "yield from departure.remove()",
         'yield from drop(group, member, "expelled", context.now_ms)', "CommitsAreFenced"),
     Bug("the leader leaves and stays the leader", Group.remove,

@@ -1,8 +1,8 @@
 """Bugs of join rounds, generations, assignments and deadlines."""
 
-from coordinator import checks, deadlines, leaving, membership, rebalance
-from coordinator.group import Group
-from coordinator.timers import Timers
+from coordinator.classic import checks, deadlines, join, leave, rebalance
+from coordinator.common.timers import Timers
+from coordinator.state.classic_group import Group
 from tests.simulation.bugs.bug import Bug
 
 BUGS = (
@@ -33,16 +33,16 @@ BUGS = (
         "vitals.extended, group.delay = False, None", "Coordinator raised IllegalMove"),
     Bug("the wait for assignments has no deadline", rebalance.complete,
         "vitals.syncs_ms = vitals.wait(now_ms, group.rebalance_timeout_ms)", "pass", "NothingWaitsForEver"),
-    Bug("an overdue sync expels all members", leaving.syncs_due,
+    Bug("an overdue sync expels all members", leave.syncs_due,
         "if m.owes_sync], True", "], True", "NobodyIsDroppedUnheard"),
     Bug("an initial delay never ends", rebalance.joins_due,
         "group.delay = Delay(next_ms, max(delay.remaining_ms - delay.delay_ms, 0))", "pass", "NothingWaitsForEver"),
-    Bug("all members have joined and the round does not complete", membership._park_join,
+    Bug("all members have joined and the round does not complete", join._park_join,
         "group.joins_parked += earlier is None",
         "group.joins_parked += earlier is None and group.phase.value != 'Stable'",
         "PhasesAreLegal"),
     # -- assignments ---------------------------------------------------------------------------------------------------
-    Bug("a follower's assignments are accepted", membership.sync,
+    Bug("a follower's assignments are accepted", join.sync,
         "if member.member_id == group.leader_id:", "if request.assignments:", "PlansArePassedOn"),
     Bug("all members get the first member's assignment", rebalance.install,
         'plan.get(member.member_id, b"")', 'next(iter(plan.values()), b"")', "PlansArePassedOn"),

@@ -1,7 +1,6 @@
 """Bugs of policies: seats, holds, calls and quarantines."""
 
-from coordinator import membership, rebalance
-from coordinator.seats import departures, newcomers, offers
+from coordinator.classic import departures, join, newcomers, offers, rebalance
 from tests.simulation.bugs.bug import Bug
 
 BUGS = (
@@ -13,7 +12,7 @@ BUGS = (
         'if how != "adopted" else', "if True else", "PlansArePassedOn"),
     Bug("a seat is taken by a sync from before the call", offers.take_seat,
         "if offered is None or not offered.has_joined or is_repeat:", "if offered is None:", "SeatsEnd"),
-    Bug("a called member is not told so", membership._renewed,
+    Bug("a called member is not told so", join._renewed,
         "if vitals.called and request.member_id in vitals.called:", "if False:", "AnswersFitTheGroup"),
     Bug("a rebalance leaves debts", rebalance.prepare, "group.end_hold()", "pass", "Coordinator raised AssertionError"),
     Bug("a vacancy has no deadline", departures._until_ms,

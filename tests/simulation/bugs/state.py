@@ -1,9 +1,11 @@
 """Bugs of the stored state, of the log's time, and of groups that affect each other."""
 
-from coordinator import administration, clock, codec, describe, republishing
-from coordinator.group import Vitals
-from coordinator.group_store import GroupStore
-from coordinator.shard import Shard
+from coordinator.classic import admin, describe
+from coordinator.shard import clock, republish
+from coordinator.shard.shard import Shard
+from coordinator.state import codec
+from coordinator.state.classic_group import Vitals
+from coordinator.state.store import GroupStore
 from streaming.query.repeats import Repeats
 from tests.simulation.bugs.bug import Bug
 
@@ -43,7 +45,7 @@ BUGS = (
                 "for s in vitals.sessions.values(): s.extended = False", "SessionsEnd"),
     Bug("no request is sent for late repeats", Repeats.overdue,
         "KEYS_AT_ONCE if now_ms >= self._next_ms else 0", "0", "ComesToRest"),
-    Bug("a late repeat is not corrected", republishing.republish,
+    Bug("a late repeat is not corrected", republish.republish,
         "yield output", "pass", "VersionsHaveNoGap"),
     Bug("forgotten groups are lost between batches", codec.decode_shard,
         "return decode(_shard_decoder, body)",
@@ -63,7 +65,7 @@ BUGS = (
         "self._context(received, at_ms)",
         "self._context(received, max(v.now_ms for v in self._groups.vitals.values())"
         " if subject and kind.answer.__name__ == 'OffsetCommitAnswer' else at_ms)", "TimeNeverGoesBack"),
-    Bug("a listing leaves the last group out", administration.list_groups,
+    Bug("a listing leaves the last group out", admin.list_groups,
         "group_type in groups", "group_type in list(groups)[:-1]", "AnswersFitTheGroup"),
     Bug("a description is of the generation before", describe.describe,
         "generation_id=group.generation_id", "generation_id=max(group.generation_id - 1, 0)", "AnswersFitTheGroup"),

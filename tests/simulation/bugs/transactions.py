@@ -1,8 +1,10 @@
 """Bugs of offsets inside transactions."""
 
-from coordinator import codec, converting, offsets, transactions
-from coordinator.consumer import offsets as consumer_offsets
-from coordinator.group_store import _lowest_place
+from coordinator.common import offsets, transactions
+from coordinator.consumer import offset_checks as consumer_offsets
+from coordinator.shard import converting
+from coordinator.state import codec
+from coordinator.state.store import _lowest_place
 from streaming.query.settling import Settling
 from tests.simulation.bugs.bug import Bug
 

@@ -8,7 +8,7 @@ import random
 import msgspec
 import pytest
 
-from coordinator.outputs import OffsetRecord
+from coordinator.messages.group_records import OffsetRecord
 from streaming.administration.committed import NEVER_MS, Past
 from streaming.views.owners import PartitionKey
 

@@ -11,9 +11,9 @@ import pytest
 from msgspec import structs
 from typer.testing import CliRunner
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import ErrorAnswer
-from coordinator.requests import DeleteGroup, OffsetToCommit, TxnOffsetCommit
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.requests import DeleteGroup, OffsetToCommit, TxnOffsetCommit
+from coordinator.messages.responses import ErrorAnswer
 from streaming.administration import importing
 from streaming.administration.importing import Choice, Importer, Result, Status
 from streaming.administration.retiring import tombstones
@@ -164,7 +164,7 @@ def test_open_transactions_are_refused_before_and_at_the_import() -> None:
 
 
 def test_a_large_group_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coordinator.moving.carrying.MOVE_PART_BYTES", 100)
+    monkeypatch.setattr("coordinator.moves.transfer.MOVE_PART_BYTES", 100)
     t = Served()
     assert t.gets(names_of(every_phase().shard.to_bytes())) == all_of(Status.IMPORTED)
     assert max(r.parts for r in t.received) > 3

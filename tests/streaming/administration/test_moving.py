@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from coordinator.errors import ErrorCode
-from coordinator.move_requests import CheckAdoption, ReleaseGroup
-from coordinator.outputs import CheckAdoptionAnswer, ErrorAnswer
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.move_requests import CheckAdoption, ReleaseGroup
+from coordinator.messages.responses import CheckAdoptionAnswer, ErrorAnswer
 from streaming.administration.moving import Mover, Result, Status
 from streaming.errors import NoAnswer, RequestRefused
 from tests.coordinator.moving.pair import Coordinator, Pair

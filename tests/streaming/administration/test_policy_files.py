@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.access import Pattern
-from coordinator.limits import FREEZE_MS_MAX, POLICIES_BYTES_MAX, POLICIES_MAX
-from coordinator.policies import Freeze, Policies, Policy, Quarantine, Settle, Succession, Window, problems
+from coordinator.base.access import Pattern
+from coordinator.base.limits import FREEZE_MS_MAX, POLICIES_BYTES_MAX, POLICIES_MAX
+from coordinator.base.policies import Freeze, Policies, Policy, Quarantine, Settle, Succession, Window, problems
 from streaming.administration.policy_files import FILE_BYTES_MAX, BadPolicies, policies_in, written
 from streaming.administration.toml_lines import line_of, lines_of
 from streaming.moments import EPOCH

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.slots import ranges_of
+from coordinator.base.slots import ranges_of
 from streaming.administration.slot_moving import slots_from
 
 

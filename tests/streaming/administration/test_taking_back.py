@@ -6,9 +6,10 @@ import pytest
 from msgspec import structs
 from typer.testing import CliRunner
 
-from coordinator.errors import ErrorCode
-from coordinator.move_requests import AdoptGroup, CancelMove
-from coordinator.outputs import ErrorAnswer, GroupMoved, GroupReleased
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.move_events import GroupMoved, GroupReleased
+from coordinator.messages.move_requests import AdoptGroup, CancelMove
+from coordinator.messages.responses import ErrorAnswer
 from streaming.administration.moving import Result
 from streaming.administration.taking_back import Status, move_in_transit, take_back
 from streaming.cli.main import app

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from coordinator.access import Pattern
-from coordinator.outputs import DescribeGroupAnswer, PolicyName
+from coordinator.base.access import Pattern
+from coordinator.messages.responses import DescribeGroupAnswer, PolicyName
 from streaming.cli import showing, telling
 from streaming.cli.lines import MEMBERS, PARTITIONS, member_lines, partition_lines
 from streaming.cli.output import Output, OutputFormat

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from coordinator.outputs import RebalanceGroupAnswer, Reply
-from coordinator.requests import RebalanceGroup
+from coordinator.messages.requests import RebalanceGroup
+from coordinator.messages.responses import RebalanceGroupAnswer, Reply
 from streaming.cli import changing, output, showing
 from streaming.cli.changing import Ambiguous, NotConfirmed, confirm
 from streaming.cli.main import app, main

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.limits import SLOTS
-from coordinator.move_requests import ReleaseSlots
+from coordinator.base.limits import SLOTS
+from coordinator.messages.move_requests import ReleaseSlots
 from streaming.administration.growing import NotPrepared
 from streaming.cli import growing
 from streaming.config.settings import Settings

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.outputs import GroupReleased
+from coordinator.messages.move_events import GroupReleased
 from streaming.cli import telling
 from streaming.config.peers import PEERS_MAX
 from streaming.errors import NoCoordinator, NotFound

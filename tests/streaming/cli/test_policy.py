@@ -9,13 +9,13 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from coordinator.config import Config
-from coordinator.hashing import shard_of
-from coordinator.limits import POLICIES_MAX
-from coordinator.outputs import AnyAnswer, Reply
-from coordinator.policies import Freeze, Policies, Policy, Settle, Succession, Window
-from coordinator.requests import Received, Request
-from coordinator.shard import Shard
+from coordinator.base.config import Config
+from coordinator.base.hashing import shard_of
+from coordinator.base.limits import POLICIES_MAX
+from coordinator.base.policies import Freeze, Policies, Policy, Settle, Succession, Window
+from coordinator.messages.requests import Received, Request
+from coordinator.messages.responses import AnyAnswer, Reply
+from coordinator.shard.shard import Shard
 from streaming.administration import policies as administration
 from streaming.administration import shards
 from streaming.administration.policies import set_policies, shown_policies, with_freeze, without_ended_freezes

@@ -5,9 +5,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from coordinator.limits import SLOTS
-from coordinator.move_requests import DescribeSlots, ReleaseSlots
-from coordinator.slots import slot_of
+from coordinator.base.limits import SLOTS
+from coordinator.base.slots import slot_of
+from coordinator.messages.move_requests import DescribeSlots, ReleaseSlots
 from streaming.cli.main import app
 from streaming.errors import NoAnswer, RequestRefused
 from tests.streaming.cli.two_coordinators import NAMES, Cluster

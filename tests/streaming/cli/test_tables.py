@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from coordinator import checks
-from coordinator.errors import ErrorCode
-from coordinator.kinds import KINDS
-from coordinator.phases import MOVES
+from coordinator.base.errors import ErrorCode
+from coordinator.base.states import MOVES
+from coordinator.classic import checks
+from coordinator.shard.handlers import KINDS
 from streaming.cli.main import app
 from streaming.cli.tables import TABLES, diagram, tables
 

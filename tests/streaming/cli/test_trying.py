@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from coordinator.policies import Policy, Succession
+from coordinator.base.policies import Policy, Succession
 from streaming.cli.output import Output, OutputFormat
 from streaming.cli.trying import show_trial
 from streaming.trial.trying import Trial, run_trial

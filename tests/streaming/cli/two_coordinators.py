@@ -11,11 +11,12 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
-from coordinator.errors import ErrorCode
-from coordinator.hashing import shard_of
-from coordinator.move_requests import AdoptSlots, ReleaseSlots
-from coordinator.outputs import ErrorAnswer, Reply, ToPeer
-from coordinator.slots import bitmap_of
+from coordinator.base.errors import ErrorCode
+from coordinator.base.hashing import shard_of
+from coordinator.base.slots import bitmap_of
+from coordinator.messages.move_requests import AdoptSlots, ReleaseSlots
+from coordinator.messages.outputs import ToPeer
+from coordinator.messages.responses import ErrorAnswer, Reply
 from streaming.administration import slot_moving
 from streaming.cli import relocating
 from streaming.cli.main import app

@@ -6,7 +6,7 @@ A checker gets each event when it happens, and raises AssertionError at the firs
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.holding import ListenerCall
+from coordinator.member.owned_partitions import ListenerCall
 
 Partitions = frozenset[Any]
 

@@ -5,9 +5,9 @@ from collections.abc import Collection
 
 import pytest
 
-from coordinator.config import Config
-from coordinator.outputs import AnyAnswer
-from coordinator.requests import Request
+from coordinator.base.config import Config
+from coordinator.messages.requests import Request
+from coordinator.messages.responses import AnyAnswer
 from tests.streaming.client.simulation import COOPERATIVE, EAGER, Faults, Simulation, Worker
 
 FAULT_TURNS = 40

@@ -18,17 +18,20 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import FencedInstanceIdError, KafkaError, KafkaTimeoutError
 
-from coordinator.config import Config
-from coordinator.consumer_protocol import CONSUMERS
-from coordinator.effects import CommitEnded, Effect
-from coordinator.group import Group
-from coordinator.holding import Change, ListenerCall
-from coordinator.member import MemberState
-from coordinator.member_config import MemberConfig
-from coordinator.outputs import AnyAnswer, Event, JoinGroupAnswer, Output, RebalanceStarted, Reply
-from coordinator.phases import Phase
-from coordinator.requests import JoinGroup, LeaveGroup, OffsetToCommit, Received, Request
-from coordinator.shard import Shard
+from coordinator.base.config import Config
+from coordinator.base.consumer_protocol import CONSUMERS
+from coordinator.base.states import Phase
+from coordinator.member.effects import CommitEnded, Effect
+from coordinator.member.member import MemberState
+from coordinator.member.owned_partitions import Change, ListenerCall
+from coordinator.member.requests import MemberConfig
+from coordinator.messages.events import RebalanceStarted
+from coordinator.messages.fields import Event
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import JoinGroup, LeaveGroup, OffsetToCommit, Received, Request
+from coordinator.messages.responses import AnyAnswer, JoinGroupAnswer, Reply
+from coordinator.shard.shard import Shard
+from coordinator.state.classic_group import Group
 from streaming.client import driver as clock_user
 from streaming.client.driver import Driver
 from streaming.client.participant import Participant, Racks

@@ -8,10 +8,10 @@ from kafka import TopicPartition
 from kafka.errors import CommitFailedError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
 
-from coordinator.effects import CommitEnded, Effect, FetchEnded
-from coordinator.errors import ErrorCode
-from coordinator.outputs import FetchedOffset
-from coordinator.requests import OffsetToCommit, TopicPartitions
+from coordinator.base.errors import ErrorCode
+from coordinator.member.effects import CommitEnded, Effect, FetchEnded
+from coordinator.messages.requests import OffsetToCommit, TopicPartitions
+from coordinator.messages.responses import FetchedOffset
 from streaming.client import committing
 from streaming.client.committing import Commits
 

@@ -5,20 +5,12 @@ import threading
 import pytest
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
-from coordinator.effects import Assigned, CommitEnded, Failed, Lost, PrepareToJoin, RejoinNeeded
-from coordinator.errors import ErrorCode
-from coordinator.heartbeats import Heartbeat
-from coordinator.member import MemberState
-from coordinator.member_config import MemberConfig
-from coordinator.outputs import (
-    AnyAnswer,
-    HeartbeatAnswer,
-    JoinGroupAnswer,
-    LeaveGroupAnswer,
-    OffsetCommitAnswer,
-    SyncGroupAnswer,
-)
-from coordinator.requests import (
+from coordinator.base.errors import ErrorCode
+from coordinator.member.effects import Assigned, CommitEnded, Failed, Lost, PrepareToJoin, RejoinNeeded
+from coordinator.member.member import MemberState
+from coordinator.member.requests import MemberConfig
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import (
     JoinGroup,
     LeaveGroup,
     OffsetCommit,
@@ -26,6 +18,14 @@ from coordinator.requests import (
     Protocol,
     Request,
     SyncGroup,
+)
+from coordinator.messages.responses import (
+    AnyAnswer,
+    HeartbeatAnswer,
+    JoinGroupAnswer,
+    LeaveGroupAnswer,
+    OffsetCommitAnswer,
+    SyncGroupAnswer,
 )
 from streaming.client import driver as module
 from streaming.client.driver import Driver

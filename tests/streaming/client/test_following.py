@@ -2,10 +2,10 @@
 
 import pytest
 
-from coordinator.errors import ErrorCode
-from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.outputs import HeartbeatAnswer, HeartbeatsAnswer, Moved, SyncGroupAnswer
-from coordinator.requests import SyncGroup
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.heartbeats import Heartbeat, Heartbeats
+from coordinator.messages.requests import SyncGroup
+from coordinator.messages.responses import HeartbeatAnswer, HeartbeatsAnswer, Moved, SyncGroupAnswer
 from streaming.client import following
 from streaming.client.following import FollowedGroups
 

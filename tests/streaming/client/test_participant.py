@@ -9,9 +9,9 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import FencedInstanceIdError, KafkaError
 
 from coordinator.assignors import Range, Subscriber
-from coordinator.holding import Change, ListenerCall
-from coordinator.member import MemberState
-from coordinator.requests import JoinGroup
+from coordinator.member.member import MemberState
+from coordinator.member.owned_partitions import Change, ListenerCall
+from coordinator.messages.requests import JoinGroup
 from streaming.testing import InMemoryCoordinator
 from tests.streaming.client.simulation import COOPERATIVE, EAGER, Faults, MeantToFail, Simulation, Worker, words
 

@@ -16,14 +16,14 @@ from kafka.errors import KafkaConfigurationError, KafkaError
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from coordinator.assignors import ASSIGNORS, Assignor, Cluster, Plan, Range, RebalanceProtocol, Subscriber
-from coordinator.consumer_protocol import (
+from coordinator.base.consumer_protocol import (
     Subscription,
     assigned_partitions,
     read_subscription,
     write_assignment,
     write_subscription,
 )
-from coordinator.outputs import JoinedMember
+from coordinator.messages.responses import JoinedMember
 from streaming.client.plans import effective_protocol, make_plan, offer, read_assignment, resolve
 from streaming.client.strategies import LastAssignment, Strategy
 

@@ -7,11 +7,12 @@ the batch in which it begins, and the seeds' members by a heartbeat, up to `hear
 import pytest
 from kafka import TopicPartition
 
-from coordinator.consumer_protocol import assigned_partitions, subscribed_topics
-from coordinator.member import MemberState
-from coordinator.outputs import AnyAnswer, JoinGroupAnswer, MemberExpired, SyncGroupAnswer
-from coordinator.phases import Phase
-from coordinator.requests import JoinGroup, LeaveGroup, SyncGroup
+from coordinator.base.consumer_protocol import assigned_partitions, subscribed_topics
+from coordinator.base.states import Phase
+from coordinator.member.member import MemberState
+from coordinator.messages.events import MemberExpired
+from coordinator.messages.requests import JoinGroup, LeaveGroup, SyncGroup
+from coordinator.messages.responses import AnyAnswer, JoinGroupAnswer, SyncGroupAnswer
 from tests.streaming.client.schedules import Schedule
 from tests.streaming.client.simulation import COOPERATIVE, Faults, Simulation, Worker, words
 from tests.tiers import NIGHTLY

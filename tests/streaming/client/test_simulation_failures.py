@@ -6,8 +6,8 @@ import pytest
 from kafka.errors import KafkaError
 
 from coordinator.assignors import Cluster, Plan, Range, Subscriber
-from coordinator.heartbeats import Heartbeat
-from coordinator.requests import LeaveGroup, SyncGroup
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import LeaveGroup, SyncGroup
 from tests.streaming.client.simulation import COOPERATIVE, Faults, MeantToFail, Simulation, words
 from tests.streaming.client.test_simulation import reasons
 

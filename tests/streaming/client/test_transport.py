@@ -12,11 +12,17 @@ from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 from msgspec import json
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.hashing import shard_of
-from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer, JoinGroupAnswer, RebalanceNotice
-from coordinator.requests import Request
+from coordinator.base.hashing import shard_of
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.heartbeats import Heartbeat, Heartbeats
+from coordinator.messages.requests import Request
+from coordinator.messages.responses import (
+    AnyAnswer,
+    HeartbeatAnswer,
+    HeartbeatsAnswer,
+    JoinGroupAnswer,
+    RebalanceNotice,
+)
 from streaming.client.following import Lane
 from streaming.client.transport import Transport
 from tests.system.waiting import HANG_S

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from coordinator.config import Config
-from coordinator.consumer_protocol import CONSUMERS, Subscription, write_assignment, write_subscription
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import JoinGroupAnswer, Output, Reply
-from coordinator.requests import (
+from coordinator.base.config import Config
+from coordinator.base.consumer_protocol import CONSUMERS, Subscription, write_assignment, write_subscription
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import (
     Assignment,
     DeleteGroup,
     JoinGroup,
@@ -17,7 +17,8 @@ from coordinator.requests import (
     Protocol,
     SyncGroup,
 )
-from coordinator.shard import Shard
+from coordinator.messages.responses import JoinGroupAnswer, Reply
+from coordinator.shard.shard import Shard
 from streaming.dashboard.live import Live, Phase, Status
 from tests.streaming.views.written import WrittenTopics
 

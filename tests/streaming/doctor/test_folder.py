@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from coordinator.codec import VERSION
+from coordinator.state.codec import VERSION
 from streaming.config.settings import Settings
 from streaming.doctor import Case, Finding, Level
 from streaming.doctor.folder import check

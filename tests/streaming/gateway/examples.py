@@ -4,10 +4,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from coordinator import requests
-from coordinator.errors import ErrorCode
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import (
+from coordinator.base.errors import ErrorCode
+from coordinator.base.states import Phase
+from coordinator.messages import requests
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import Request
+from coordinator.messages.responses import (
     AnyAnswer,
     CommittedPartition,
     DeletedPartition,
@@ -27,8 +29,6 @@ from coordinator.outputs import (
     OffsetFetchAnswer,
     SyncGroupAnswer,
 )
-from coordinator.phases import Phase
-from coordinator.requests import Request
 from tests.streaming.gateway.wiring import FakeAsker
 
 WHO: dict[str, Any] = {"request_id": "1", **FakeAsker().common, "group_id": "g"}

@@ -4,9 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
-from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer, AssignedTopic, AssignmentNotice, ConsumerGroupHeartbeatAnswer, ErrorAnswer
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
+from coordinator.messages.responses import (
+    AnyAnswer,
+    AssignedTopic,
+    AssignmentNotice,
+    ConsumerGroupHeartbeatAnswer,
+    ErrorAnswer,
+)
 from streaming.gateway.apis import APIS
 from streaming.gateway.consumer_heartbeats import ConsumerHeartbeats
 from streaming.gateway.definitions import ConsumerGroupHeartbeatResponse

@@ -4,11 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from coordinator.consumer_requests import GroupTopics
-from coordinator.outputs import (
-    AssignedTopic,
-    ConsumerGroupHeartbeatAnswer,
-)
+from coordinator.messages.consumer_requests import GroupTopics
+from coordinator.messages.responses import AssignedTopic, ConsumerGroupHeartbeatAnswer
 from streaming.gateway.definitions import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from streaming.gateway.ids import id_of
 from streaming.gateway.slots import Slot

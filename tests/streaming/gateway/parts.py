@@ -8,10 +8,10 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
-from coordinator.consumer_requests import TopicFact
-from coordinator.hashing import shard_of
-from coordinator.outputs import AnyAnswer, RebalanceNotice
-from coordinator.requests import Request
+from coordinator.base.hashing import shard_of
+from coordinator.messages.consumer_requests import TopicFact
+from coordinator.messages.requests import Request
+from coordinator.messages.responses import AnyAnswer, RebalanceNotice
 from streaming.gateway.apis import APIS
 from streaming.gateway.authorizer import Authorizer
 from streaming.gateway.cluster import Address

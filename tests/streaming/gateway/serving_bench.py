@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from coordinator.outputs import AssignmentNotice, RebalanceNotice
+from coordinator.messages.responses import AssignmentNotice, RebalanceNotice
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.heartbeats import Heartbeats
 from streaming.gateway.members import Members

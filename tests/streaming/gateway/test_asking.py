@@ -14,13 +14,13 @@ import msgspec
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.errors import ErrorCode
-from coordinator.hashing import shard_of
-from coordinator.heartbeats import Heartbeat
-from coordinator.limits import RECORD_BYTES_MAX
-from coordinator.outputs import AnyAnswer, ConsumerGroupHeartbeatAnswer, HeartbeatAnswer, RebalanceNotice
-from coordinator.requests import Assignment, Request, SyncGroup
+from coordinator.base.errors import ErrorCode
+from coordinator.base.hashing import shard_of
+from coordinator.base.limits import RECORD_BYTES_MAX
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import Assignment, Request, SyncGroup
+from coordinator.messages.responses import AnyAnswer, ConsumerGroupHeartbeatAnswer, HeartbeatAnswer, RebalanceNotice
 from streaming.config import timeouts
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from kafka.protocol.admin import DescribeClusterResponse, DescribeConfigsResponse
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 
-from coordinator.hashing import java_hash
+from coordinator.base.hashing import java_hash
 from streaming.gateway import cluster as module
 from streaming.gateway.cluster import Address, Cluster
 from streaming.gateway.frames import LENGTH_BYTES

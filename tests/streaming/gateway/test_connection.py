@@ -19,7 +19,7 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from coordinator.outputs import DescribeGroupAnswer, HeartbeatAnswer, JoinGroupAnswer, RebalanceNotice
+from coordinator.messages.responses import DescribeGroupAnswer, HeartbeatAnswer, JoinGroupAnswer, RebalanceNotice
 from streaming.gateway.apis import APIS, Handling
 from streaming.gateway.connection import Connection
 from streaming.gateway.frames import with_length

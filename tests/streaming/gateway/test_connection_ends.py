@@ -11,7 +11,7 @@ from kafka.protocol.consumer.group import HeartbeatResponse
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.sasl import SaslHandshakeRequest
 
-from coordinator.outputs import HeartbeatAnswer, JoinGroupAnswer
+from coordinator.messages.responses import HeartbeatAnswer, JoinGroupAnswer
 from streaming.gateway import connection as module
 from streaming.gateway.frames import with_length
 from tests.streaming.gateway.parts import turn

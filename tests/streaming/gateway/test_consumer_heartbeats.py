@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.errors import ErrorCode
-from coordinator.outputs import ConsumerGroupHeartbeatAnswer
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer
 from streaming.gateway.apis import APIS
 from streaming.gateway.consumer_heartbeats import (
     MARGIN_MS,

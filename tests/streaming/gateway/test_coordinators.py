@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.errors import ErrorCode
-from coordinator.hashing import shard_of
-from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer, JoinGroupAnswer, ListGroupsAnswer, Moved
-from coordinator.requests import (
+from coordinator.base.errors import ErrorCode
+from coordinator.base.hashing import shard_of
+from coordinator.messages.heartbeats import Heartbeat, Heartbeats
+from coordinator.messages.requests import (
     DescribeGroup,
     JoinGroup,
     ListGroups,
@@ -19,6 +18,14 @@ from coordinator.requests import (
     OffsetToCommit,
     Request,
     TxnOffsetCommit,
+)
+from coordinator.messages.responses import (
+    AnyAnswer,
+    HeartbeatAnswer,
+    HeartbeatsAnswer,
+    JoinGroupAnswer,
+    ListGroupsAnswer,
+    Moved,
 )
 from streaming.errors import NoCoordinator
 from streaming.gateway import coordinators

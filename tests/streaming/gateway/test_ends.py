@@ -8,8 +8,8 @@ import pytest
 from kafka.protocol.consumer.group import OffsetFetchRequest, OffsetFetchResponse
 from kafka.protocol.producer.transaction import EndTxnRequest
 
-from coordinator.outputs import FetchedOffset, OffsetFetchAnswer
-from coordinator.requests import OffsetFetch
+from coordinator.messages.requests import OffsetFetch
+from coordinator.messages.responses import FetchedOffset, OffsetFetchAnswer
 from streaming.gateway import ends as module
 from streaming.gateway import transactions
 from streaming.gateway.ends import SETTLE_WAIT_S, Commit, Ends

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer, ErrorAnswer, ExpelMemberAnswer
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.responses import AnyAnswer, ErrorAnswer, ExpelMemberAnswer
 from streaming.gateway.apis import APIS, Handling
 from streaming.gateway.exchanges import SERVED
 from streaming.gateway.exchanges.offsets import KNOWS_UNSTABLE, NOT_NOW

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 
-from coordinator.access import Operation, Resource
-from coordinator.errors import ErrorCode
-from coordinator.outputs import (
+from coordinator.base.access import Operation, Resource
+from coordinator.base.errors import ErrorCode
+from coordinator.base.states import Phase
+from coordinator.messages.requests import Action, CheckAccess, OffsetCommit
+from coordinator.messages.responses import (
     CheckAccessAnswer,
     CommittedPartition,
     DescribeGroupAnswer,
@@ -15,8 +17,6 @@ from coordinator.outputs import (
     OffsetCommitAnswer,
     OffsetDeleteAnswer,
 )
-from coordinator.phases import Phase
-from coordinator.requests import Action, CheckAccess, OffsetCommit
 from tests.streaming.gateway.test_exchanges_offsets import codes, commit, forget
 from tests.streaming.gateway.wiring import FakeGateway, ask
 

@@ -6,9 +6,15 @@ import pytest
 from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
 from msgspec import structs
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import DeleteGroupAnswer, DescribeGroupAnswer, ErrorAnswer, ListedGroup, ListGroupsAnswer
-from coordinator.phases import Phase
+from coordinator.base.errors import ErrorCode
+from coordinator.base.states import Phase
+from coordinator.messages.responses import (
+    DeleteGroupAnswer,
+    DescribeGroupAnswer,
+    ErrorAnswer,
+    ListedGroup,
+    ListGroupsAnswer,
+)
 from streaming.gateway.coordinators import Home
 from streaming.gateway.definitions import DeleteGroupsRequest
 from tests.streaming.gateway.examples import ended

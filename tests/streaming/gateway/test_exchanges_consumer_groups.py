@@ -5,10 +5,11 @@ from uuid import UUID
 
 import pytest
 
-from coordinator import requests
-from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, OwnedPartitions
-from coordinator.errors import ErrorCode
-from coordinator.outputs import (
+from coordinator.base.errors import ErrorCode
+from coordinator.base.states import Phase
+from coordinator.messages import requests
+from coordinator.messages.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, OwnedPartitions
+from coordinator.messages.responses import (
     AssignedTopic,
     CheckAccessAnswer,
     ConsumerGroupDescribeAnswer,
@@ -16,7 +17,6 @@ from coordinator.outputs import (
     DescribedConsumer,
     ErrorAnswer,
 )
-from coordinator.phases import Phase
 from streaming.gateway.definitions import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from streaming.gateway.ids import id_of, id_text
 from tests.streaming.gateway.examples import WHO, ended

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from coordinator.outputs import AnyAnswer, RebalanceNotice, Reply
+from coordinator.messages.responses import AnyAnswer, RebalanceNotice, Reply
 from streaming.gateway.exchanges.offsets import BY_ID
 from tests.differential import wire
 from tests.differential.language import Conversation, Heard, Line

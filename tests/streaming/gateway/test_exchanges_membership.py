@@ -3,10 +3,10 @@
 import pytest
 from kafka.protocol.consumer.group import JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
-from coordinator.errors import ErrorCode
-from coordinator.limits import REASON_CHARS_MAX
-from coordinator.outputs import JoinGroupAnswer, LeaveGroupAnswer, LeftMember
-from coordinator.requests import LeaveGroup
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import REASON_CHARS_MAX
+from coordinator.messages.requests import LeaveGroup
+from coordinator.messages.responses import JoinGroupAnswer, LeaveGroupAnswer, LeftMember
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.wiring import FakeAsker, ask
 

@@ -7,9 +7,10 @@ from uuid import UUID
 import pytest
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 
-from coordinator.base_request import NO_TOPIC
-from coordinator.errors import ErrorCode
-from coordinator.outputs import (
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.fields import NO_TOPIC
+from coordinator.messages.requests import TopicPartitions
+from coordinator.messages.responses import (
     CommittedPartition,
     DeletedPartition,
     ErrorAnswer,
@@ -18,7 +19,6 @@ from coordinator.outputs import (
     OffsetDeleteAnswer,
     OffsetFetchAnswer,
 )
-from coordinator.requests import TopicPartitions
 from streaming.gateway.exchanges import SERVED
 from streaming.gateway.ids import id_of, id_text
 from tests.streaming.gateway.examples import ended

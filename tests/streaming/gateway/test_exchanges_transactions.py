@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import CheckAccessAnswer, CommittedPartition, ErrorAnswer, TxnOffsetCommitAnswer
-from coordinator.requests import CheckAccess, TxnOffsetCommit
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.requests import CheckAccess, TxnOffsetCommit
+from coordinator.messages.responses import CheckAccessAnswer, CommittedPartition, ErrorAnswer, TxnOffsetCommitAnswer
 from streaming.gateway.definitions import TxnOffsetCommitRequest
 from streaming.gateway.exchanges import SERVED
 from streaming.gateway.exchanges.exchange import Exchange

@@ -12,8 +12,8 @@ from kafka.protocol.metadata import (
     FindCoordinatorResponse,
 )
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import ErrorAnswer, OffsetFetchAnswer
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.responses import ErrorAnswer, OffsetFetchAnswer
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.finding import Finding, Negotiating
 from streaming.gateway.messages import Malformed

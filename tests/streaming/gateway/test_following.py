@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from coordinator.consumer_requests import GroupTopics, ResolvedPattern
-from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer, Ask, GroupTopicsAnswer
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.consumer_requests import GroupTopics, ResolvedPattern
+from coordinator.messages.responses import AnyAnswer, Ask, GroupTopicsAnswer
 from streaming.gateway import following as module
 from streaming.gateway.following import Follower, Following
 from streaming.kafka.patterns import matching

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.hashing import shard_of
-from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.limits import HEARTBEATS_MAX
-from coordinator.outputs import AnyAnswer, ErrorAnswer, HeartbeatsAnswer
-from coordinator.requests import Request
+from coordinator.base.hashing import shard_of
+from coordinator.base.limits import HEARTBEATS_MAX
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.heartbeats import Heartbeat, Heartbeats
+from coordinator.messages.requests import Request
+from coordinator.messages.responses import AnyAnswer, ErrorAnswer, HeartbeatsAnswer
 from streaming.gateway import gathering as module
 from streaming.gateway.gathering import Gathering
 from streaming.gateway.unanswered import Unanswered, key_of

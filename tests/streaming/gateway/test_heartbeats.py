@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from kafka.protocol.consumer.group import HeartbeatResponse
 
-from coordinator.outputs import RebalanceNotice
+from coordinator.messages.responses import RebalanceNotice
 from streaming.gateway.apis import APIS
 from streaming.gateway.heartbeats import Heartbeats
 from streaming.gateway.messages import Header

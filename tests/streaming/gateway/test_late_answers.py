@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
-from coordinator.outputs import ConsumerGroupHeartbeatAnswer
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
+from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer
 from streaming.gateway import late_answers as module
 from streaming.gateway.late_answers import LateAnswers
 from streaming.gateway.slots import Slot

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from coordinator.outputs import OffsetFetchAnswer
+from coordinator.messages.responses import OffsetFetchAnswer
 from streaming.gateway.cluster import Cluster
 from streaming.gateway.locating import about, located, seen_by, sought, without_rules
 from tests.streaming.gateway.test_cluster import THREE, Kafka, listen

@@ -5,14 +5,9 @@ from uuid import UUID
 
 from kafka.protocol.consumer.group import OffsetCommitRequest
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.errors import ErrorCode
-from coordinator.outputs import (
-    Ask,
-    AssignmentNotice,
-    ErrorAnswer,
-    GroupTopicsAnswer,
-)
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.responses import Ask, AssignmentNotice, ErrorAnswer, GroupTopicsAnswer
 from streaming.gateway import members as module
 from streaming.gateway.consumer_heartbeats import PATIENCE_MS, SHORT_INTERVAL_MS
 from streaming.gateway.definitions import ConsumerGroupHeartbeatResponse

@@ -5,16 +5,16 @@ import asyncio
 import pytest
 from kafka.protocol.consumer.group import JoinGroupRequest, LeaveGroupRequest
 
-from coordinator.consumer_protocol import Subscription, write_subscription
-from coordinator.errors import ErrorCode
-from coordinator.outputs import (
+from coordinator.base.consumer_protocol import Subscription, write_subscription
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.requests import CheckAccess
+from coordinator.messages.responses import (
     CheckAccessAnswer,
     GroupTopicsAnswer,
     JoinGroupAnswer,
     LeaveGroupAnswer,
     LeftMember,
 )
-from coordinator.requests import CheckAccess
 from streaming.gateway import members as module
 from streaming.gateway.consumer_heartbeats import MEMBERS_MAX
 from tests.streaming.gateway.examples import ended

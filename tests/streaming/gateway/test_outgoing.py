@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from coordinator.errors import ErrorCode
-from coordinator.limits import RECORD_BYTES_MAX
-from coordinator.outputs import AnyAnswer, HeartbeatAnswer
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import RECORD_BYTES_MAX
+from coordinator.messages.responses import AnyAnswer, HeartbeatAnswer
 from streaming.gateway import outgoing
 from streaming.gateway.answers import TOO_MUCH, Answers
 from streaming.gateway.apis import APIS

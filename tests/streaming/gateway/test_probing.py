@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from coordinator.heartbeats import Heartbeat
-from coordinator.limits import GROUP_ID_CHARS_MAX
-from coordinator.outputs import HeartbeatAnswer
+from coordinator.base.limits import GROUP_ID_CHARS_MAX
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.responses import HeartbeatAnswer
 from streaming.gateway import probing
 from streaming.gateway.probing import FRESH_S, Probing
 from tests.streaming.gateway.parts import FakeAsking

@@ -4,9 +4,15 @@ from typing import Any
 
 import pytest
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.heartbeats import Heartbeats
-from coordinator.outputs import Ask, AssignmentNotice, ConsumerGroupHeartbeatAnswer, ErrorAnswer, HeartbeatsAnswer
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.heartbeats import Heartbeats
+from coordinator.messages.responses import (
+    Ask,
+    AssignmentNotice,
+    ConsumerGroupHeartbeatAnswer,
+    ErrorAnswer,
+    HeartbeatsAnswer,
+)
 from streaming.gateway.apis import APIS
 from streaming.gateway.definitions import ConsumerGroupHeartbeatRequest
 from streaming.gateway.messages import Header

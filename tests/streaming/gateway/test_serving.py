@@ -20,10 +20,11 @@ from kafka.protocol.consumer.group import (
     OffsetCommitResponse,
 )
 
-from coordinator.errors import ErrorCode
-from coordinator.heartbeats import Heartbeat
-from coordinator.limits import NAME_CHARS_MAX
-from coordinator.outputs import (
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import NAME_CHARS_MAX
+from coordinator.base.states import Phase
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.responses import (
     CommittedPartition,
     DescribeGroupAnswer,
     HeartbeatAnswer,
@@ -32,7 +33,6 @@ from coordinator.outputs import (
     ListGroupsAnswer,
     OffsetCommitAnswer,
 )
-from coordinator.phases import Phase
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.ids import id_text
 from streaming.gateway.limits import IN_FLIGHT_MAX

@@ -2,10 +2,10 @@
 
 from kafka.protocol.consumer.group import HeartbeatRequest, HeartbeatResponse
 
-from coordinator.errors import ErrorCode
-from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.outputs import ErrorAnswer, HeartbeatAnswer, RebalanceNotice
-from coordinator.requests import OffsetCommit
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.heartbeats import Heartbeat, Heartbeats
+from coordinator.messages.requests import OffsetCommit
+from coordinator.messages.responses import ErrorAnswer, HeartbeatAnswer, RebalanceNotice
 from streaming.gateway.apis import APIS, Handling
 from streaming.gateway.messages import Header
 from streaming.gateway.slots import Slot

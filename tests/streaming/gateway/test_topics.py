@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from coordinator.base_request import NO_TOPIC
-from coordinator.consumer_requests import TopicFact
+from coordinator.messages.consumer_requests import TopicFact
+from coordinator.messages.fields import NO_TOPIC
 from streaming.errors import BrokerUnreachable
 from streaming.gateway import topics as module
 from streaming.gateway.ids import id_of, id_text

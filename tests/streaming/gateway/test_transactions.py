@@ -22,10 +22,10 @@ from kafka.protocol.producer.transaction import (
     TxnOffsetCommitResponse,
 )
 
-from coordinator.errors import ErrorCode
-from coordinator.hashing import shard_of
-from coordinator.outputs import CheckAccessAnswer, CommittedPartition, TxnOffsetCommitAnswer
-from coordinator.requests import CheckAccess, TxnOffsetCommit
+from coordinator.base.errors import ErrorCode
+from coordinator.base.hashing import shard_of
+from coordinator.messages.requests import CheckAccess, TxnOffsetCommit
+from coordinator.messages.responses import CheckAccessAnswer, CommittedPartition, TxnOffsetCommitAnswer
 from streaming.config.settings import Settings
 from streaming.gateway import serving, writing
 from streaming.gateway.authorizer import Authorizer

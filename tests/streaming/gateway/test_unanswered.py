@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from streaming.gateway import unanswered as module
 from streaming.gateway.unanswered import LOST_AFTER_S, Key, Unanswered, key_of
 from tests.streaming.gateway.examples import WHO

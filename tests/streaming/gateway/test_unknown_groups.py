@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.requests import OffsetCommit, OffsetToCommit
+from coordinator.messages.requests import OffsetCommit, OffsetToCommit
 from tests.streaming.gateway.test_coordinators import NOT_COORDINATOR, REFUSED, World
 
 

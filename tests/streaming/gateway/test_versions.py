@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import ApiVersionsResponse
 
-from coordinator.errors import ErrorCode
+from coordinator.base.errors import ErrorCode
 from streaming.gateway.frames import LENGTH_BYTES
 from streaming.gateway.versions import versions_of
 

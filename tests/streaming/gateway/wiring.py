@@ -8,11 +8,11 @@ from uuid import UUID
 
 from kafka.protocol.api_message import ApiMessage
 
-from coordinator.base_request import NO_TOPIC
-from coordinator.consumer_requests import TopicFact
-from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer
-from coordinator.requests import Request
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.consumer_requests import TopicFact
+from coordinator.messages.fields import NO_TOPIC
+from coordinator.messages.requests import Request
+from coordinator.messages.responses import AnyAnswer
 from streaming.gateway.coordinators import Home
 from streaming.gateway.exchanges import SERVED, Exchange
 from streaming.gateway.ids import id_text

@@ -9,7 +9,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from coordinator.outputs import AnyEvent, GroupRecord, OffsetRecord
+from coordinator.messages.events import AnyEvent
+from coordinator.messages.group_records import GroupRecord, OffsetRecord
 from streaming.history.sql import queries, query
 from streaming.history.tables import AT_MS, NOT_PUBLISHED, TABLES, table_of, to_row
 from streaming.views import Views

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from coordinator.limits import PATTERN_CHARS_MAX, REASON_CHARS_MAX
+from coordinator.base.limits import PATTERN_CHARS_MAX, REASON_CHARS_MAX
 from streaming.kafka import patterns as module
 from streaming.kafka.patterns import CHECKED_NAMES, MATCH_S, Matches, Patterns, matching
 

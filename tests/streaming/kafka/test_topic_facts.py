@@ -11,7 +11,7 @@ import pytest
 from kafka.errors import InvalidTopicError, LeaderNotAvailableError, TopicAuthorizationFailedError
 from kafka.errors import UnknownTopicOrPartitionError as UnknownTopic
 
-from coordinator.consumer_requests import TopicFact
+from coordinator.messages.consumer_requests import TopicFact
 from streaming.config.settings import Settings
 from streaming.config.timeouts import ATTEMPT_WAIT_S
 from streaming.errors import BrokerUnreachable

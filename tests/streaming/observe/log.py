@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, structs
 
-from coordinator.outputs import Event, GroupRecord, OffsetRecord, Output, Published
+from coordinator.messages.fields import Event
+from coordinator.messages.group_records import GroupRecord, OffsetRecord, Published
+from coordinator.messages.outputs import Output
 from streaming.observe.partition import Partition, Span
 from streaming.observe.state import Row
 from streaming.wire.records import decode_event

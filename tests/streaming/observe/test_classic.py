@@ -3,15 +3,9 @@
 import pytest
 from msgspec import UNSET
 
-from coordinator.outputs import (
-    Estimate,
-    HistoryGap,
-    MemberGone,
-    ObservationBegan,
-    RebalanceCompleted,
-    RebalanceStarted,
-)
-from coordinator.phases import Phase
+from coordinator.base.states import Phase
+from coordinator.messages.events import Estimate, RebalanceCompleted, RebalanceStarted
+from coordinator.messages.observed_events import HistoryGap, MemberGone, ObservationBegan
 from streaming.observe.state import REASONS_MAX
 from tests.coordinator.test_connect_protocol import COMES, STATE_V0, V0
 from tests.streaming.observe import vectors as v

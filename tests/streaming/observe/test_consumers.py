@@ -5,16 +5,9 @@ The sequences are those that a broker of 4.3.1 was seen to write.
 
 import pytest
 
-from coordinator.outputs import (
-    GroupEmptied,
-    HistoryGap,
-    MemberAway,
-    MemberBack,
-    MemberGone,
-    RebalanceCompleted,
-    RebalanceStarted,
-)
-from coordinator.phases import Phase
+from coordinator.base.states import Phase
+from coordinator.messages.events import GroupEmptied, MemberAway, MemberBack, RebalanceCompleted, RebalanceStarted
+from coordinator.messages.observed_events import HistoryGap, MemberGone
 from streaming.observe.publishing import PUBLISH_EVERY_MS, PUBLISHED_MEMBERS_FREE
 from streaming.observe.schemas import Kind
 from streaming.observe.state import REASONS_MAX

@@ -1,6 +1,7 @@
 """Tests of groups that change between the classic protocol and the consumer protocol, as a broker was seen to do it."""
 
-from coordinator.outputs import GroupConverted, GroupDeleted, ObservationBegan, RebalanceCompleted, RebalanceStarted
+from coordinator.messages.events import GroupConverted, GroupDeleted, RebalanceCompleted, RebalanceStarted
+from coordinator.messages.observed_events import ObservationBegan
 from streaming.observe.schemas import Kind
 from tests.streaming.observe.log import Log, events, groups, told
 from tests.streaming.observe.test_consumers import FIRST, LAST, NAMED

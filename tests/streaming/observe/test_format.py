@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from coordinator.consumer_protocol import assigned_partitions, subscribed_topics
+from coordinator.base.consumer_protocol import assigned_partitions, subscribed_topics
 from streaming.observe.format import (
     TAGS_MAX,
     VARINT_BYTES_MAX,

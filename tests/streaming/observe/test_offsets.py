@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator.outputs import GroupDeleted, ObservationBegan
+from coordinator.messages.events import GroupDeleted
+from coordinator.messages.observed_events import ObservationBegan
 from streaming.observe.schemas import Kind
 from tests.streaming.observe import vectors as v
 from tests.streaming.observe.log import Log, events, groups, offsets, told

@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from coordinator.errors import CorruptState
-from coordinator.hashing import shard_of
+from coordinator.base.errors import CorruptState
+from coordinator.base.hashing import shard_of
 from streaming.observe.operator import INPUT_COLUMNS, Name, ObserveOperator, Start, unpacked
 from streaming.observe.schemas import Kind
 from streaming.query.durable import BATCH

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.errors import CorruptState
-from coordinator.outputs import ObservationBegan, Published, Rejected, TopicNamed
+from coordinator.base.errors import CorruptState
+from coordinator.messages.events import Rejected
+from coordinator.messages.group_records import Published
+from coordinator.messages.observed_events import ObservationBegan, TopicNamed
 from streaming.observe.partition import REJECTED_MAX, Partition, Span
 from streaming.observe.schemas import Kind
 from streaming.observe.state import DEFLATED_FROM_BYTES, ENDED_MAX, Row, Stored, from_bytes, unpack_group

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from coordinator.consumer_protocol import Subscription, write_assignment, write_subscription
+from coordinator.base.consumer_protocol import Subscription, write_assignment, write_subscription
 from streaming.observe.schemas import KEYS, VALUES, Field, FieldType, Kind, Many, Parts
 
 Written = tuple[bytes, bytes | None]

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from py4j.protocol import Py4JError
 
-from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.requests import DescribeGroup, Request
+from coordinator.messages.heartbeats import Heartbeat, Heartbeats
+from coordinator.messages.requests import DescribeGroup, Request
 from streaming.config.settings import Settings
 from streaming.query import bell, bell_clock, threads
 from streaming.query.bell import TRIGGER_MS, Bell, Company

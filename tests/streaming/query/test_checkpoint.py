@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from coordinator.codec import VERSION
+from coordinator.state.codec import VERSION
 from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch, Exit
 from streaming.query import checkpoint

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from coordinator.config import Config
-from coordinator.hashing import shard_of
-from coordinator.outputs import LogBroken
-from coordinator.requests import OffsetCommit, OffsetToCommit
+from coordinator.base.config import Config
+from coordinator.base.hashing import shard_of
+from coordinator.messages.events import LogBroken
+from coordinator.messages.requests import OffsetCommit, OffsetToCommit
 from streaming.query.continuity import BREAKS_TOLD_MAX, Row, follow
 from streaming.query.operator import ShardOperator
 from streaming.wire.records import OutputTopics, encode_request

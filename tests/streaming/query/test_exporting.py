@@ -2,12 +2,12 @@
 
 import pytest
 
-from coordinator.codec import decode_shard
-from coordinator.errors import ErrorCode
-from coordinator.limits import MOVE_PART_BYTES
-from coordinator.moving import carrying
-from coordinator.moving.resuming import lacks_addresses
-from coordinator.requests import OffsetToCommit, TxnOffsetCommit
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import MOVE_PART_BYTES
+from coordinator.messages.requests import OffsetToCommit, TxnOffsetCommit
+from coordinator.moves import transfer
+from coordinator.moves.resume import lacks_addresses
+from coordinator.state.codec import decode_shard
 from streaming.errors import BadExport, CheckpointMismatch
 from streaming.query import exporting
 from streaming.query.exporting import Names
@@ -25,10 +25,10 @@ def test_groups_in_every_phase_are_exported_as_they_are() -> None:
         if line.group_id == "removed":
             removed = decode_shard(s.shard.to_bytes()).removed_groups["removed"]
             assert (removed.generation_id, removed.token) == (2, 1_000_000)
-            assert (carried, line.number) == (carrying.Tombstone(2, 1_000_000), 1_000_000)
+            assert (carried, line.number) == (transfer.Tombstone(2, 1_000_000), 1_000_000)
             continue
-        assert isinstance(carried, carrying.Living)
-        group, before = carrying.group_of(carried), s.shard.group(line.group_id)
+        assert isinstance(carried, transfer.Living)
+        group, before = transfer.group_of(carried), s.shard.group(line.group_id)
         assert before is not None
         assert (group.offsets, list(group.members)) == (before.offsets, list(before.members))
         assert (group.vitals, group.token, group.version) == (before.vitals, before.token, before.version)
@@ -40,8 +40,8 @@ def test_no_mailbox_of_a_member_or_of_a_parked_request_is_in_the_file() -> None:
     s = every_phase()
     assert s.shard.group("preparing").joins_parked == 1
     for line in lines_of(names_of(s.shard.to_bytes())):
-        if isinstance(line.carried, carrying.Living):
-            for member in carrying.group_of(line.carried).members.values():
+        if isinstance(line.carried, transfer.Living):
+            for member in transfer.group_of(line.carried).members.values():
                 parked = (member.awaiting_join, member.awaiting_sync)
                 assert {member.reply_to, *(each.reply_to for each in parked if each)} == {""}
 
@@ -49,8 +49,8 @@ def test_no_mailbox_of_a_member_or_of_a_parked_request_is_in_the_file() -> None:
 def test_a_group_of_the_consumer_protocol_is_exported() -> None:
     c = reconciling()
     (line,) = lines_of(names_of(c.shard.to_bytes()))
-    assert isinstance(line.carried, carrying.Living)
-    group = carrying.group_of(line.carried)
+    assert isinstance(line.carried, transfer.Living)
+    group = transfer.group_of(line.carried)
     before = c.shard.consumer_group("g")
     assert before is not None
     assert (group.vitals, group.targets) == (before.vitals, before.targets)
@@ -64,8 +64,8 @@ def test_a_group_with_open_transactions_is_exported_and_named() -> None:
     names = names_of(s.shard.to_bytes())
     assert names.open_transactions == ["g"]
     (line,) = lines_of(names)
-    assert isinstance(line.carried, carrying.Living)
-    assert carrying.group_of(line.carried).pending_commits.keys() == {3}
+    assert isinstance(line.carried, transfer.Living)
+    assert transfer.group_of(line.carried).pending_commits.keys() == {3}
 
 
 def test_a_group_in_transit_is_named_and_not_exported() -> None:

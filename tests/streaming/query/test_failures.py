@@ -53,12 +53,12 @@ CASES = {
         "The query failed: java.io.IOException: ",
     ),
     "a state of another codec": (
-        "coordinator.errors.CorruptState: state of codec version 7; this code reads 8",
+        "coordinator.base.errors.CorruptState: state of codec version 7; this code reads 8",
         Exit.NEEDS_A_PERSON,
         "The checkpoint hdfs://namenode:8020/main has states of codec 7, and this version reads codec 8: start it with",
     ),
     "a damaged state": (
-        "coordinator.errors.CorruptState: a shard's state fails its checksum: the checkpoint is damaged",
+        "coordinator.base.errors.CorruptState: a shard's state fails its checksum: the checkpoint is damaged",
         Exit.NEEDS_A_PERSON,
         "is damaged (a shard's state fails its checksum: the checkpoint is damaged): restore it from a back-up",
     ),

@@ -12,13 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
-from coordinator.config import Config
-from coordinator.hashing import shard_of
-from coordinator.heartbeats import Heartbeat
-from coordinator.limits import RECORD_BYTES_MAX
-from coordinator.outputs import AnyEvent, GroupRecord, JoinedMember, OffsetRecord
-from coordinator.phases import Phase
-from coordinator.requests import JoinGroup, Protocol, Request, Unreadable
+from coordinator.base.config import Config
+from coordinator.base.hashing import shard_of
+from coordinator.base.limits import RECORD_BYTES_MAX
+from coordinator.base.states import Phase
+from coordinator.messages.events import AnyEvent
+from coordinator.messages.group_records import GroupRecord, OffsetRecord
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import JoinGroup, Protocol, Request, Unreadable
+from coordinator.messages.responses import JoinedMember
 from streaming.cli.main import fit_for_a_terminal
 from streaming.client.plans import make_plan, resolve
 from streaming.gateway import Gateway

@@ -2,10 +2,10 @@
 
 import pytest
 
-from coordinator.base_request import NO_TOPIC
-from coordinator.consumer_requests import TopicFact
-from coordinator.outputs import OffsetRecord
-from coordinator.requests import OffsetTopic
+from coordinator.messages.consumer_requests import TopicFact
+from coordinator.messages.fields import NO_TOPIC
+from coordinator.messages.group_records import OffsetRecord
+from coordinator.messages.requests import OffsetTopic
 from streaming.query import offset_topics as module
 from streaming.query.offset_topics import WatchedTopics
 

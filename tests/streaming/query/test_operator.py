@@ -8,13 +8,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from coordinator import codec, rosters
-from coordinator.config import Config
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.errors import CorruptState
-from coordinator.hashing import shard_of
-from coordinator.heartbeats import Heartbeat
-from coordinator.requests import (
+from coordinator.base.config import Config
+from coordinator.base.errors import CorruptState
+from coordinator.base.hashing import shard_of
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import (
     Assignment,
     DescribeGroup,
     JoinGroup,
@@ -24,6 +23,7 @@ from coordinator.requests import (
     Request,
     SyncGroup,
 )
+from coordinator.state import codec, member_index
 from streaming.query.continuity import LastRecord, LogReplaced
 from streaming.query.operator import ALARM_WAIT_MS, ShardOperator, unpacked
 from streaming.wire.records import OutputTopics, encode_request
@@ -112,7 +112,7 @@ def test_a_replanned_batch_keeps_its_time(spark: FakeSpark, cut: int) -> None:
 def test_the_worker_keeps_rosters_from_batch_to_batch(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of heartbeats decodes no roster, whichever task Spark runs it in."""
     member_id = stable(spark, 0)
-    monkeypatch.setattr(rosters, "_read_roster", None)
+    monkeypatch.setattr(member_index, "_read_roster", None)
     another = FakeSpark(replace(spark.operator), store=dict(spark.store))
     (answer,) = replies(another.batch(1_000, [record(beat(member_id), 2, 1_000)]))
     assert answer["error"] == "NONE"
@@ -352,7 +352,7 @@ def test_requests_beyond_the_budget_wait_in_the_state_and_are_answered_by_the_ne
 ) -> None:
     """I22: 300 small requests with large responses killed the worker, and the batch was repeated for ever."""
     member_id = stable(spark, 0)
-    monkeypatch.setattr("coordinator.budget.STEP_BYTES_MAX", 1)
+    monkeypatch.setattr("coordinator.shard.budget.STEP_BYTES_MAX", 1)
     describe = DescribeGroup(request_id="d", reply_to="inbox", group_id="g")
     before = dict(spark.store)
     records = [record(describe, 2, 100), record(beat(member_id), 3, 200), record(describe, 4, 300)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.requests import SettleTransactions
+from coordinator.messages.requests import SettleTransactions
 from streaming.kafka.transaction_log import Batch
 from streaming.query import settling as module
 from streaming.query.settling import Settled, Settling

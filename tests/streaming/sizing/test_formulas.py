@@ -4,7 +4,7 @@ from math import exp, inf
 
 import pytest
 
-from coordinator.limits import ASSIGNMENTS_MAX, SESSION_TIMEOUT_MS_MAX
+from coordinator.base.limits import ASSIGNMENTS_MAX, SESSION_TIMEOUT_MS_MAX
 from streaming.config.settings import Settings
 from streaming.kafka.topics import layout
 from streaming.sizing import plan

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.outputs import AnyEvent, RebalanceStarted
-from coordinator.policies import Policy, Quarantine, Settle, Succession
-from coordinator.requests import Received, SetPolicies, Unreadable, Wake
+from coordinator.base.policies import Policy, Quarantine, Settle, Succession
+from coordinator.messages.events import AnyEvent, RebalanceStarted
+from coordinator.messages.heartbeats import Heartbeat, Heartbeats
+from coordinator.messages.requests import Received, SetPolicies, Unreadable, Wake
 from streaming.errors import NotFound
 from streaming.trial.recording import Recording, find_start, part_of_group, seed
 from streaming.trial.replaying import difference, replay

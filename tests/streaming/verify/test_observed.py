@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from coordinator.consumer_protocol import write_assignment
-from coordinator.outputs import GroupRecord
+from coordinator.base.consumer_protocol import write_assignment
+from coordinator.messages.group_records import GroupRecord
 from streaming.verify.findings import Finding, Kind
 from streaming.verify.published import Published
 from streaming.views.version_follower import EVENTS, GROUPS

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import GroupRecord, JoinGroupAnswer, Reply
-from coordinator.requests import DeleteGroup, LeaveGroup, Leaving, OffsetCommit, OffsetFetch, OffsetToCommit
+from coordinator.messages.group_records import GroupRecord
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import DeleteGroup, LeaveGroup, Leaving, OffsetCommit, OffsetFetch, OffsetToCommit
+from coordinator.messages.responses import JoinGroupAnswer, Reply
 from streaming.verify.exchanges import Exchanges
 from streaming.verify.findings import Finding, Kind
 from streaming.verify.published import Published

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from coordinator.heartbeats import Heartbeat
+from coordinator.messages.heartbeats import Heartbeat
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind, Report
 from tests.streaming.verify.test_verify import judge, kinds
 from tests.streaming.views.written import WrittenTopics

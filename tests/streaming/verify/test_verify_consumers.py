@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.requests import LeaveGroup, Leaving
+from coordinator.messages.requests import LeaveGroup, Leaving
 from streaming.verify.findings import Kind
 from tests.streaming.verify.test_verify import judge, kinds
 from tests.streaming.views.consumers import ConsumerTopics, converse_consumers, life

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.move_requests import AdoptGroup
+from coordinator.messages.move_requests import AdoptGroup
 from streaming.verify.findings import Finding, Kind, Report
 from streaming.verify.stays import WRONG_MAX
 from streaming.verify.version_audit import CLOCKS_APART_MS

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.outputs import GroupArrived
+from coordinator.messages.move_events import GroupArrived
 from streaming.verify.findings import Kind
 from streaming.views.owners import spans_of_owners
 from tests.streaming.verify.writing import Writing, WritingPair

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.outputs import OffsetRecord
+from coordinator.messages.group_records import OffsetRecord
 from streaming.verify.findings import Kind
 from streaming.verify.stays import SUSPECTS_MAX, GroupStays
 from streaming.verify.stays import Written as Place

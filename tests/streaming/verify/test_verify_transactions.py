@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.guard import COORDINATOR
-from coordinator.outputs import JoinGroupAnswer, OffsetRecord, Published, Reply
-from coordinator.requests import (
+from coordinator.common.authorizer import COORDINATOR
+from coordinator.messages.group_records import OffsetRecord, Published
+from coordinator.messages.requests import (
     DeleteGroup,
     EndedTransaction,
     OffsetCommit,
@@ -20,6 +20,7 @@ from coordinator.requests import (
     TopicPartitions,
     TxnOffsetCommit,
 )
+from coordinator.messages.responses import JoinGroupAnswer, Reply
 from streaming.verify.findings import Kind
 from streaming.wire.records import decode_request, encode_request
 from tests.streaming.verify.test_verify import judge, kinds

@@ -7,9 +7,9 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from coordinator.move_requests import ImportGroup
-from coordinator.outputs import Output, ToPeer
-from coordinator.requests import Received
+from coordinator.messages.move_requests import ImportGroup
+from coordinator.messages.outputs import Output, ToPeer
+from coordinator.messages.requests import Received
 from streaming.verify.custody import Custody, Following
 from streaming.verify.findings import Finding, Kind
 from streaming.verify.published import Published

@@ -6,26 +6,17 @@
 import random
 from typing import Any, NamedTuple
 
-from coordinator.consumer_protocol import Subscription, assigned_partitions, write_subscription
-from coordinator.consumer_requests import (
+from coordinator.base.consumer_protocol import Subscription, assigned_partitions, write_subscription
+from coordinator.messages.consumer_requests import (
     ConsumerGroupHeartbeat,
     GroupTopics,
     OwnedPartitions,
     ResolvedPattern,
     TopicFact,
 )
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import (
-    AssignedTopic,
-    ConsumerGroupHeartbeatAnswer,
-    GroupRecord,
-    HeartbeatAnswer,
-    JoinGroupAnswer,
-    Published,
-    Reply,
-    SyncGroupAnswer,
-)
-from coordinator.requests import (
+from coordinator.messages.group_records import GroupRecord, Published
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import (
     DeleteGroup,
     JoinGroup,
     OffsetCommit,
@@ -33,6 +24,14 @@ from coordinator.requests import (
     Protocol,
     RebalanceGroup,
     SyncGroup,
+)
+from coordinator.messages.responses import (
+    AssignedTopic,
+    ConsumerGroupHeartbeatAnswer,
+    HeartbeatAnswer,
+    JoinGroupAnswer,
+    Reply,
+    SyncGroupAnswer,
 )
 from streaming.views import Views
 from tests.coordinator.consumer.conversation import topic_id

@@ -7,26 +7,26 @@ and its seat is vacant now, while g1 stands by.
 
 from typing import Any
 
-from coordinator.outputs import (
+from coordinator.base.states import Phase
+from coordinator.messages.events import (
     AnyEvent,
     AssignmentChanged,
-    FreezeBegun,
-    FreezeBroken,
-    GroupMember,
-    GroupRecord,
     Handover,
-    Hold,
     MemberExpired,
     MemberJoined,
     MemberLeft,
-    MemberQuarantined,
     RebalanceCompleted,
-    RebalanceHeld,
     RebalanceStarted,
+)
+from coordinator.messages.group_records import GroupMember, GroupRecord, Hold
+from coordinator.messages.policy_events import (
+    FreezeBegun,
+    FreezeBroken,
+    MemberQuarantined,
+    RebalanceHeld,
     SeatTaken,
     SeatVacated,
 )
-from coordinator.phases import Phase
 from streaming.views import GroupView, Views
 from tests.streaming.views.golden_views import NOON_MS
 

@@ -8,19 +8,17 @@ and bo becomes silent and is dropped. `idle` has offsets and no members; `moving
 from datetime import UTC, datetime
 from typing import Any
 
-from coordinator.outputs import (
+from coordinator.base.states import Phase
+from coordinator.messages.events import (
     AnyEvent,
     AssignmentChanged,
-    GroupMember,
-    GroupRecord,
     Handover,
     MemberExpired,
     MemberJoined,
-    OffsetRecord,
     RebalanceCompleted,
     RebalanceStarted,
 )
-from coordinator.phases import Phase
+from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetRecord
 from streaming.views import Raw, Views
 from streaming.views.lag import Bounds
 from streaming.wire.records import OutputTopics, to_row
@@ -148,7 +146,7 @@ def example_views() -> Views:
 
 
 def _raw(offset_in_topic: int, record: GroupRecord | OffsetRecord) -> Raw:
-    from coordinator.outputs import Published
+    from coordinator.messages.group_records import Published
 
     key = ("group", record.group_id) if isinstance(record, GroupRecord) else (
         "offset", record.group_id, record.topic, record.partition

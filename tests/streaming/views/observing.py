@@ -2,25 +2,19 @@
 
 from typing import Any
 
-from coordinator.outputs import (
+from coordinator.base.states import Phase
+from coordinator.messages.events import (
     AnyEvent,
     AssignmentChanged,
     GroupEmptied,
-    GroupMember,
-    GroupRecord,
     Handover,
-    HistoryGap,
     MemberFenced,
-    MemberGone,
     MemberJoined,
-    ObservationBegan,
-    OffsetRecord,
-    OffsetsForgotten,
-    Published,
     RebalanceCompleted,
     RebalanceStarted,
 )
-from coordinator.phases import Phase
+from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetRecord, Published
+from coordinator.messages.observed_events import HistoryGap, MemberGone, ObservationBegan, OffsetsForgotten
 from streaming.views import Raw, Views
 from streaming.wire.records import OutputTopics, to_row
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from coordinator.config import Config
-from coordinator.requests import Received, Request
-from coordinator.shard import Shard
+from coordinator.base.config import Config
+from coordinator.messages.requests import Received, Request
+from coordinator.shard.shard import Shard
 from streaming.views import GroupView, Raw, Views
 from streaming.wire.records import OutputTopics, to_row
 from tests.coordinator.waking import wake

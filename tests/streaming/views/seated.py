@@ -8,11 +8,10 @@ plays a random one.
 import random
 from typing import Any
 
-from coordinator.consumer_protocol import Subscription, write_assignment, write_subscription
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import HeartbeatAnswer, JoinGroupAnswer, RebalanceNotice, Reply
-from coordinator.policies import Freeze, Policy, Quarantine, Settle, Succession
-from coordinator.requests import (
+from coordinator.base.consumer_protocol import Subscription, write_assignment, write_subscription
+from coordinator.base.policies import Freeze, Policy, Quarantine, Settle, Succession
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import (
     Assignment,
     JoinGroup,
     LeaveGroup,
@@ -22,6 +21,7 @@ from coordinator.requests import (
     SetPolicies,
     SyncGroup,
 )
+from coordinator.messages.responses import HeartbeatAnswer, JoinGroupAnswer, RebalanceNotice, Reply
 from tests.streaming.views.written import PARTITIONS, WrittenTopics
 
 S = 1_000

@@ -1,6 +1,6 @@
 """Tests of the answers of the views, from records that a real shard has written."""
 
-from coordinator.phases import Phase
+from coordinator.base.states import Phase
 from streaming.dashboard.live import Live
 from streaming.views import GroupView, Views, answers
 from streaming.views.rebalances import rebalances

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from coordinator import converting
-from coordinator.consumer import administration, classics, deadlines, describe, heartbeats, leaving
-from coordinator.consumer_group import AWAY_EPOCH
-from coordinator.outputs import GroupRecord
-from coordinator.phases import GroupType, Phase
-from coordinator.requests import LeaveGroup, Leaving
+from coordinator.base.states import GroupType, Phase
+from coordinator.consumer import admin, classic_members, deadlines, describe, heartbeat, leave
+from coordinator.messages.group_records import GroupRecord
+from coordinator.messages.requests import LeaveGroup, Leaving
+from coordinator.shard import converting
+from coordinator.state.consumer_group import AWAY_EPOCH
 from streaming.views import GroupView, Views, answers
 from streaming.views.advice import OF_CONSUMERS
 from streaming.views.owners import owner_at, spans_of_owners, token_at
@@ -293,7 +293,7 @@ def test_the_protocol_of_a_group_is_known_if_its_conversions_are_forgotten() -> 
 
 
 def test_every_cause_of_the_coordinator_has_its_advice() -> None:
-    modules = (administration, classics, deadlines, describe, heartbeats, leaving, converting)
+    modules = (admin, classic_members, deadlines, describe, heartbeat, leave, converting)
     source = "".join(map(inspect.getsource, modules))
     named = set(re.findall(r'(?:blame\(.+?, |Blame\(\s*|cause = (?:cause or )?|return )"([a-z_]+)"', source))
     named |= {{"joins_overdue": "join_overdue", "syncs_overdue": "sync_overdue"}.get(w, w) for w in _overdue()}

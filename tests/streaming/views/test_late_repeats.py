@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.outputs import GroupRecord, OffsetRecord
-from coordinator.requests import DeleteGroup, OffsetCommit, OffsetToCommit, RepublishGroup
+from coordinator.messages.group_records import GroupRecord, OffsetRecord
+from coordinator.messages.requests import DeleteGroup, OffsetCommit, OffsetToCommit, RepublishGroup
 from streaming.administration.committed import Past
 from streaming.query import repeats
 from streaming.query.repeats import SETTLING_MS, Repeats

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.outputs import GroupMoved
+from coordinator.messages.move_events import GroupMoved
 from streaming.views import answers
 from streaming.views.lives import Life, joined, named_by
 from streaming.views.owners import spans_of_owners

@@ -12,30 +12,27 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from coordinator import administration, converting, leaving, membership, rebalance
-from coordinator.consumer import administration as consumer_administration
-from coordinator.consumer import classics, deadlines, describe, heartbeats
-from coordinator.consumer import leaving as consumer_leaving
-from coordinator.consumer.offsets import may_commit
-from coordinator.kinds import KINDS
-from coordinator.outputs import (
+from coordinator.base.states import GroupType, Phase
+from coordinator.classic import admin, join, leave, policy_deadlines, rebalance
+from coordinator.consumer import admin as consumer_administration
+from coordinator.consumer import classic_members, deadlines, describe, heartbeat
+from coordinator.consumer import leave as consumer_leaving
+from coordinator.consumer.offset_checks import may_commit
+from coordinator.messages.events import (
     AnyEvent,
     CommitRejected,
     GroupEmptied,
-    GroupMember,
-    GroupRecord,
     MemberExpired,
     MemberFenced,
     MemberJoined,
     MemberLeft,
-    OffsetRecord,
-    Published,
     RebalanceCompleted,
     RebalanceStarted,
 )
-from coordinator.phases import GroupType, Phase
-from coordinator.requests import OffsetCommit
-from coordinator.seats import added
+from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetRecord, Published
+from coordinator.messages.requests import OffsetCommit
+from coordinator.shard import converting
+from coordinator.shard.handlers import KINDS
 from streaming.views import Raw, Views, metrics
 from streaming.views.lag import Bounds, Ends
 from streaming.views.metrics import CAUSES, ERRORS, STATES, WHYS, GroupFigures
@@ -308,7 +305,7 @@ def test_counters_begin_at_zero() -> None:
 
 
 def test_labels_have_every_cause_reason_and_error_of_the_coordinator() -> None:
-    source = "".join(map(inspect.getsource, (administration, leaving, membership, rebalance, converting, added)))
+    source = "".join(map(inspect.getsource, (admin, leave, join, rebalance, converting, policy_deadlines)))
     causes = set(re.findall(r'(?:blame\(.+?, |Blame\(\s*|cause = )"([a-z_]+)"', source))
     causes |= set(re.findall(r'"([a-z_]+)" if is_leader and asks_as_before else "([a-z_]+)"', source)[0])
     causes.remove("group_full")  # a group drops a member for want of room only in a join phase, so that none begins
@@ -319,7 +316,7 @@ def test_labels_have_every_cause_reason_and_error_of_the_coordinator() -> None:
 
 
 def test_labels_have_every_cause_reason_and_error_of_consumer_groups() -> None:
-    modules = (classics, consumer_administration, deadlines, describe, heartbeats, consumer_leaving)
+    modules = (classic_members, consumer_administration, deadlines, describe, heartbeat, consumer_leaving)
     source = "".join(map(inspect.getsource, modules))
     causes = set(re.findall(r'(?:blame\(.+?, |Blame\(\s*|cause = (?:cause or )?|return )"([a-z_]+)"', source))
     assert causes | set(deadlines.OVERDUE.values()) == set(CAUSES[GroupType.CONSUMER])

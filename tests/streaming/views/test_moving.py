@@ -2,7 +2,7 @@
 
 from msgspec import structs
 
-from coordinator.outputs import GroupRecord
+from coordinator.messages.group_records import GroupRecord
 from streaming.views import moving as module
 from streaming.views.moving import Moving, moving
 from tests.streaming.views.consumers import REVOKING_MS, life_at

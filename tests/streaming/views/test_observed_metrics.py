@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from coordinator.phases import GroupType
+from coordinator.base.states import GroupType
 from streaming.views import Views
 from streaming.views.lag import Bounds
 from streaming.views.metrics import GroupFigures

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.phases import Phase
+from coordinator.base.states import Phase
 from streaming.cli.output import Output, OutputFormat
 from streaming.cli.telling import show_owner, timeline_lines
 from streaming.views import answers

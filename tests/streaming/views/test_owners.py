@@ -5,17 +5,16 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from coordinator.outputs import (
+from coordinator.base.states import Phase
+from coordinator.messages.events import (
     AnyEvent,
     AssignmentChanged,
-    GroupMember,
-    GroupRecord,
     Handover,
     MemberExpired,
     MemberFenced,
     RebalanceCompleted,
 )
-from coordinator.phases import Phase
+from coordinator.messages.group_records import GroupMember, GroupRecord
 from streaming.views import GroupView, Views, answers
 from streaming.views.owners import spans_of_owners, token_at
 

@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from coordinator.outputs import (
+from coordinator.base.states import Phase
+from coordinator.messages.events import RebalanceStarted
+from coordinator.messages.group_records import Hold
+from coordinator.messages.policy_events import (
     FreezeBegun,
     FreezeBroken,
-    Hold,
     MemberQuarantined,
     PolicySet,
     QuarantineEnded,
     RebalanceHeld,
-    RebalanceStarted,
     SeatTaken,
     SeatVacated,
 )
-from coordinator.phases import Phase
 from streaming.views.text import clock, clock_after
 from streaming.views.words import to_line
 from tests.streaming.views.test_watch import BLAMED, BO, NOW_MS, WHO, event, group, member

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.outputs import GroupRecord
-from coordinator.phases import Phase
+from coordinator.base.states import Phase
+from coordinator.messages.group_records import GroupRecord
 from streaming.views import GroupView, answers
 from streaming.views.fields import known
 from streaming.views.owners import spans_of_owners

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from msgspec import UNSET, structs
 
-from coordinator.outputs import AnyEvent, GroupEmptied, MemberFenced, QuarantineEnded
+from coordinator.messages.events import AnyEvent, GroupEmptied, MemberFenced
+from coordinator.messages.policy_events import QuarantineEnded
 from streaming.views import Views, answers
 from streaming.views.owners import spans_of_owners, token_at
 from streaming.views.seat_words import hold_in_words, quarantine_in_words, vacancy_in_words

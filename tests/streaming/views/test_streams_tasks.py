@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.consumer_protocol import write_assignment
+from coordinator.base.consumer_protocol import write_assignment
 from streaming.views.streams_tasks import VERSION_MAX, StreamsTasks, tasks_of
 from tests.streaming.views.recordings import Replay
 

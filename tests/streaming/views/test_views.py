@@ -8,15 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from coordinator.outputs import (
-    AssignmentChanged,
-    Handover,
-    MemberExpired,
-    RebalanceCompleted,
-    Reply,
-)
-from coordinator.phases import Phase
-from coordinator.requests import DeleteGroup, LeaveGroup, Leaving
+from coordinator.base.states import Phase
+from coordinator.messages.events import AssignmentChanged, Handover, MemberExpired, RebalanceCompleted
+from coordinator.messages.requests import DeleteGroup, LeaveGroup, Leaving
+from coordinator.messages.responses import Reply
 from streaming.kafka.reader import Record
 from streaming.views import GroupView, Raw, Views, answers, fold
 from streaming.views.owners import owner_at, spans_of_owners

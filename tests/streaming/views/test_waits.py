@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from coordinator.consumer_group import AWAY_EPOCH
+from coordinator.state.consumer_group import AWAY_EPOCH
 from streaming.views import GroupView, Views, answers
 from streaming.views.why import Why, why
 from streaming.views.words import to_line

@@ -7,30 +7,27 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 import pytest
 
-from coordinator import outputs
-from coordinator.outputs import (
+from coordinator.base.states import Phase
+from coordinator.messages.events import (
     AccessChanged,
     AccessDenied,
     AnyEvent,
     AssignmentChanged,
     ClockAhead,
     GroupDeleted,
-    GroupMember,
-    GroupRecord,
+    GroupEmptied,
     Handover,
     LogBroken,
     MemberExpired,
     MemberFenced,
     MemberLeft,
-    OffsetRecord,
     OffsetsDeleted,
-    Output,
-    Published,
     RebalanceCompleted,
     RebalanceStarted,
     Rejected,
 )
-from coordinator.phases import Phase
+from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetRecord, Published
+from coordinator.messages.outputs import Output
 from streaming.views.text import brief, duration, escape, spans
 from streaming.views.version_follower import BEYOND_MAX, EVENTS, GROUPS, PATIENCE_MS, VersionFollower
 from streaming.views.watching import Fetched, Reader
@@ -302,7 +299,7 @@ def test_records_of_both_topics_are_sorted_by_time_of_writing() -> None:
     records: Iterable[Fetched] = (
         fetched(published(group(2))),
         fetched(published(offset(4))),
-        fetched(event(outputs.GroupEmptied, 1), timestamp_ms=999),
+        fetched(event(GroupEmptied, 1), timestamp_ms=999),
         fetched(event(MemberLeft, 3, **WHO, reason=None)),
     )
     reader = Reader()
@@ -356,7 +353,7 @@ def test_a_record_of_an_unknown_format_is_shown_as_unreadable(topic: str, value:
 def test_a_line_has_the_time_of_its_event() -> None:
     lines = list(Reader().read([fetched(published(group(1))), fetched(published(offset(3)))], NOW_MS))
     assert [line.at_ms for line in lines] == [5, 9]
-    assert str(to_line(outputs.GroupEmptied(group_id="g", version=1, at_ms=0, generation_id=1), None)) == (
+    assert str(to_line(GroupEmptied(group_id="g", version=1, at_ms=0, generation_id=1), None)) == (
         "--:--:--.---  g  the last member has left"
     )
 

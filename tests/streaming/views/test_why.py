@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from coordinator import leaving, membership, rebalance
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import (
+from coordinator.classic import join, leave, policy_deadlines, rebalance
+from coordinator.messages.events import (
     AnyEvent,
     AssignmentChanged,
     Handover,
@@ -17,7 +16,7 @@ from coordinator.outputs import (
     RebalanceCompleted,
     RebalanceStarted,
 )
-from coordinator.seats import added
+from coordinator.messages.heartbeats import Heartbeat
 from streaming.views import GroupView
 from streaming.views.advice import ADVICE
 from streaming.views.flapping import flapping
@@ -183,7 +182,7 @@ def test_a_long_history_is_not_searched_for_each_rebalance(cause: str) -> None:
 
 def test_every_cause_of_the_core_has_advice() -> None:
     """S09: the table has every cause that the coordinator publishes."""
-    source = "".join(map(inspect.getsource, (leaving, membership, rebalance, added)))
+    source = "".join(map(inspect.getsource, (leave, join, rebalance, policy_deadlines)))
     named = set(re.findall(r'(?:blame\(.+?, |Blame\(\s*|cause = )"([a-z_]+)"', source))
     named |= set(re.findall(r'"([a-z_]+)" if is_leader and asks_as_before else "([a-z_]+)"', source)[0])
     assert {"session_expired", "member_left", "sync_overdue", "operator", "metadata_changed"} <= named

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.requests import LeaveGroup, Leaving
+from coordinator.messages.requests import LeaveGroup, Leaving
 from streaming.views.advice import ADVICE, OF_CONSUMERS, Advice
 from streaming.views.why import Why, why
 from streaming.views.words import to_line

@@ -8,11 +8,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from coordinator.config import Config
-from coordinator.consumer_protocol import CONSUMERS, Subscription, write_assignment, write_subscription
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import JoinGroupAnswer, Output, Reply
-from coordinator.requests import (
+from coordinator.base.config import Config
+from coordinator.base.consumer_protocol import CONSUMERS, Subscription, write_assignment, write_subscription
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import (
     Assignment,
     DeleteGroup,
     JoinGroup,
@@ -26,7 +26,8 @@ from coordinator.requests import (
     Request,
     SyncGroup,
 )
-from coordinator.shard import Shard
+from coordinator.messages.responses import JoinGroupAnswer, Reply
+from coordinator.shard.shard import Shard
 from streaming.views import Raw
 from streaming.wire.records import OutputTopics, encode_request, to_row
 from tests.coordinator.waking import wake

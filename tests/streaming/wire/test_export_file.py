@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import codec
-from coordinator.hashing import crc32c
-from coordinator.limits import MOVE_INFLATED_BYTES_MAX
-from coordinator.moving import carrying
+from coordinator.base.hashing import crc32c
+from coordinator.base.limits import MOVE_INFLATED_BYTES_MAX
+from coordinator.moves import transfer
+from coordinator.state import codec
 from streaming.errors import BadExport
 from streaming.wire import export_file
 from streaming.wire.export_file import ExportFile, write
 from tests.streaming.exports import CHECKPOINT, every_phase, exported, head_of, lines_of, names_of
 
-BOMB = carrying.encode(carrying.Living(b"", zlib.compress(b"\0" * (MOVE_INFLATED_BYTES_MAX + 1), 9)))
+BOMB = transfer.encode(transfer.Living(b"", zlib.compress(b"\0" * (MOVE_INFLATED_BYTES_MAX + 1), 9)))
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_each_field_of_a_line_is_checked(fields: dict[str, object], why: str, fi
 @pytest.mark.parametrize(
     ("state", "why"),
     [
-        (carrying.encode(carrying.Nothing()), "it has no group"),
+        (transfer.encode(transfer.Nothing()), "it has no group"),
         (b"\x93\x02\xc4\x00\xc4\x00", "the group cannot be read"),
         (b"?", "the group cannot be read"),
         (BOMB, "the group inflates to too many bytes"),

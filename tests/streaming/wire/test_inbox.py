@@ -3,7 +3,7 @@
 import pytest
 from msgspec import json
 
-from coordinator.outputs import (
+from coordinator.messages.responses import (
     AnyAnswer,
     AssignmentNotice,
     ConsumerGroupHeartbeatAnswer,

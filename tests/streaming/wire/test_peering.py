@@ -6,12 +6,21 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from coordinator.config import Config
-from coordinator.limits import ELSEWHERE_MAX, MOVE_PART_BYTES
-from coordinator.move_requests import AdoptGroup, AdoptSlots, Elsewhere, GroupAdopted, ReleaseGroup, ReleaseSlots
-from coordinator.outputs import AccessDenied, GroupArrived, Rejected, SlotsAdopted, ToPeer
-from coordinator.requests import Received, Unreadable
-from coordinator.slots import bitmap_of
+from coordinator.base.config import Config
+from coordinator.base.limits import ELSEWHERE_MAX, MOVE_PART_BYTES
+from coordinator.base.slots import bitmap_of
+from coordinator.messages.events import AccessDenied, Rejected
+from coordinator.messages.move_events import GroupArrived, SlotsAdopted
+from coordinator.messages.move_requests import (
+    AdoptGroup,
+    AdoptSlots,
+    Elsewhere,
+    GroupAdopted,
+    ReleaseGroup,
+    ReleaseSlots,
+)
+from coordinator.messages.outputs import ToPeer
+from coordinator.messages.requests import Received, Unreadable
 from streaming.kafka.peers import PART_RECORD_BYTES
 from streaming.query.operator import ShardOperator
 from streaming.wire.peering import WRONG, Peering

@@ -6,23 +6,12 @@ import re
 import pytest
 from msgspec import json as msgspec_json
 
-from coordinator.heartbeats import Heartbeat
-from coordinator.outputs import (
-    ErrorAnswer,
-    GroupDeleted,
-    GroupMember,
-    GroupRecord,
-    HeartbeatAnswer,
-    JoinedMember,
-    JoinGroupAnswer,
-    OffsetRecord,
-    OffsetsExpired,
-    Oversized,
-    Published,
-    Reply,
-)
-from coordinator.phases import Phase
-from coordinator.requests import JoinGroup, Protocol, Unreadable
+from coordinator.base.states import Phase
+from coordinator.messages.events import GroupDeleted, OffsetsExpired, Oversized
+from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetRecord, Published
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import JoinGroup, Protocol, Unreadable
+from coordinator.messages.responses import ErrorAnswer, HeartbeatAnswer, JoinedMember, JoinGroupAnswer, Reply
 from streaming.wire.records import (
     PACK_RECORDS,
     PACK_VALUE_BYTES_MAX,

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from coordinator.access import ANONYMOUS, UNKNOWN_HOST
-from coordinator.config import Config
-from coordinator.hashing import shard_of
-from coordinator.heartbeats import Heartbeat, Heartbeats
-from coordinator.requests import JoinGroup, OffsetCommit, Protocol, Received, SetAccess, Unreadable
+from coordinator.base.access import ANONYMOUS, UNKNOWN_HOST
+from coordinator.base.config import Config
+from coordinator.base.hashing import shard_of
+from coordinator.messages.heartbeats import Heartbeat, Heartbeats
+from coordinator.messages.requests import JoinGroup, OffsetCommit, Protocol, Received, SetAccess, Unreadable
 from streaming.client.config import configure_member
 from streaming.config.settings import BadSettings, Settings
 from streaming.query.operator import ShardOperator

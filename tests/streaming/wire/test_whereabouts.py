@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.errors import ErrorCode
-from coordinator.outputs import HeartbeatAnswer, Moved
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.responses import HeartbeatAnswer, Moved
 from streaming.wire import whereabouts
 from streaming.wire.whereabouts import Next, Whereabouts
 

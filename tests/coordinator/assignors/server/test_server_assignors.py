@@ -16,7 +16,7 @@ from coordinator.assignors.server.order import (
     partitions_in_order,
     topics_in_order,
 )
-from coordinator.limits import TOPIC_PARTITIONS_MAX
+from coordinator.base.limits import TOPIC_PARTITIONS_MAX
 from tests.coordinator.assignors.server.examples import id_of, spec, targets
 
 MANY = "; ".join(f"m{n}" for n in range(13))

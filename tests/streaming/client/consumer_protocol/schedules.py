@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from coordinator.config import Config
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.heartbeats import Heartbeats
-from coordinator.requests import Request
+from coordinator.base.config import Config
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.heartbeats import Heartbeats
+from coordinator.messages.requests import Request
 from tests.streaming.client.consumer_protocol.simulation import BothSimulation, ConsumerWorker
 from tests.streaming.client.schedules import SETTINGS as CLASSIC
 from tests.streaming.client.schedules import RandomFaults

@@ -7,16 +7,17 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
-from coordinator.config import Config
-from coordinator.consumer_group import ConsumerGroup
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, TopicFact
-from coordinator.effects import CommitEnded, Effect, FetchEnded
-from coordinator.errors import name_of
-from coordinator.heartbeats import Heartbeats
-from coordinator.holding import Change
-from coordinator.outputs import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer, Output, Reply
-from coordinator.phases import Phase
-from coordinator.requests import OffsetToCommit, Request, TopicPartitions
+from coordinator.base.config import Config
+from coordinator.base.errors import name_of
+from coordinator.base.states import Phase
+from coordinator.member.effects import CommitEnded, Effect, FetchEnded
+from coordinator.member.owned_partitions import Change
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, TopicFact
+from coordinator.messages.heartbeats import Heartbeats
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import OffsetToCommit, Request, TopicPartitions
+from coordinator.messages.responses import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer, Reply
+from coordinator.state.consumer_group import ConsumerGroup
 from streaming.client.consumer_protocol.data import ConsumerProtocolConfig, Wanted
 from streaming.client.consumer_protocol.driver import ConsumerProtocolDriver
 from streaming.client.consumer_protocol.participant import ConsumerProtocolParticipant

@@ -4,16 +4,16 @@ from typing import Any
 
 from msgspec import structs
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, OwnedPartitions, TopicFact
-from coordinator.errors import ErrorCode
-from coordinator.outputs import (
+from coordinator.base.errors import ErrorCode
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, OwnedPartitions, TopicFact
+from coordinator.messages.requests import OffsetCommit, OffsetFetch, OffsetToCommit
+from coordinator.messages.responses import (
     AssignedTopic,
     AssignmentNotice,
     ConsumerGroupHeartbeatAnswer,
     GroupTopicsAnswer,
     HeartbeatAnswer,
 )
-from coordinator.requests import OffsetCommit, OffsetFetch, OffsetToCommit
 from streaming.client.consumer_protocol.data import ConsumerProtocolConfig, Wanted
 from streaming.client.consumer_protocol.member import ConsumerProtocolMember
 from streaming.client.member import resource_id

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.consumer_requests import TopicFact
+from coordinator.messages.consumer_requests import TopicFact
 from streaming.client.consumer_protocol.data import Wanted
 from streaming.client.consumer_protocol.facts import SubscribedTopics
 from streaming.client.member import resource_id

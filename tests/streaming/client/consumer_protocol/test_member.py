@@ -2,15 +2,11 @@
 
 import pytest
 
-from coordinator.consumer_requests import TopicFact
-from coordinator.effects import CoordinatorSilent, Failed, Left, Lost
-from coordinator.errors import ErrorCode
-from coordinator.limits import NEVER_MS
-from coordinator.outputs import (
-    Ask,
-    AssignmentNotice,
-    ConsumerGroupHeartbeatAnswer,
-)
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import NEVER_MS
+from coordinator.member.effects import CoordinatorSilent, Failed, Left, Lost
+from coordinator.messages.consumer_requests import TopicFact
+from coordinator.messages.responses import Ask, AssignmentNotice, ConsumerGroupHeartbeatAnswer
 from streaming.client.consumer_protocol.data import Wanted
 from streaming.client.consumer_protocol.member import AssignmentChanged
 from streaming.client.consumer_protocol.states import State

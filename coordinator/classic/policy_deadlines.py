@@ -1,0 +1,316 @@
+"""The deadlines of policies: quarantines and offers that end, and debts that are due.
+
+A debt that is due begins one rebalance for all debts, in the name of the oldest one. In a freeze only a partition
+without an owner is due: newcomers wait until its end, and vacancies are adopted.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+
+from coordinator.base.config import Config
+from coordinator.base.consumer_protocol import assigned_partitions, write_assignment
+from coordinator.base.limits import SEAT_OFFER_MS
+from coordinator.base.policies import Policy
+from coordinator.base.states import Phase
+from coordinator.classic.departures import unowned_until_ms
+from coordinator.classic.newcomers import release
+from coordinator.classic.offers import call, merged, offer, offer_to_standby, rounded, withdraw
+from coordinator.classic.rebalance import prepare
+from coordinator.classic.vacancies import kin_of, put_in, put_in_vacancy, take_out, take_out_vacancy
+from coordinator.common.events import Blame, blame, event, member_event
+from coordinator.messages.outputs import Output
+from coordinator.messages.policy_events import FreezeBroken, RebalanceHeld
+from coordinator.messages.requests import SyncGroup
+from coordinator.policies.rules import (
+    begin_freeze,
+    end_freeze,
+    frozen_until_ms,
+    has_plain_assignments,
+    is_seatable,
+    unowned_max_ms,
+)
+from coordinator.state.classic_group import Group, Member
+from coordinator.state.policy_state import Standby, Vacancy
+
+ADDED = ""
+"""The key of the vacancy of partitions that were added in a freeze. No member has this id."""
+
+
+def look_at_plan(group: Group, member: Member, request: SyncGroup, now_ms: int, config: Config) -> Iterator[Output]:
+    """Find the partitions in a leader's assignments that nobody has. They begin a rebalance, or in a freeze a vacancy.
+
+    The assignments are not installed. A leader watches for partitions that are added to its topics; while its seat was
+    vacant, nobody did.
+    """
+    if not group.seats.awaits_plan or member.member_id != group.leader_id or not request.assignments:
+        return
+    group.seats.awaits_plan = False
+    held = [m.assignment for m in group.members.values()] + [v.assignment for v in group.seats.vacant.values()]
+    known = _partitions_of(held)
+    added = [p for p in sorted(_partitions_of(a.assignment for a in request.assignments)) if p not in known]
+    if not added or not is_seatable(group, config):
+        return
+    frozen_ms = frozen_until_ms(config, now_ms)
+    if frozen_ms is None:
+        yield from prepare(group, blame(member, "partitions_added"), now_ms, config)
+    else:
+        yield from _keep_added(group, member, added, now_ms, config)
+
+
+def _partitions_of(assignments: Iterable[bytes]) -> set[tuple[str, int]]:
+    return {
+        (topic, number)
+        for assignment in assignments
+        for topic, numbers in (assigned_partitions(assignment) or {}).items()
+        for number in numbers
+    }
+
+
+def _keep_added(
+    group: Group, member: Member, added: Iterable[tuple[str, int]], now_ms: int, config: Config
+) -> Iterator[Output]:
+    """Make a vacancy of partitions that were added, beside those that were added before."""
+    partitions: dict[str, list[int]] = {}
+    for topic, number in added:
+        partitions.setdefault(topic, []).append(number)
+    assignment = write_assignment(partitions, version=0)
+    until_ms = unowned_until_ms(group, now_ms, config)
+    yield from begin_freeze(group, now_ms, config)
+    yield member_event(
+        RebalanceHeld, group, member, now_ms, policy="freeze", cause="partitions_added", until_ms=until_ms
+    )
+    group.are_seats_news = True
+    if (before := group.seats.vacant.get(ADDED)) is not None:
+        before.assignment = merged([before.assignment, assignment])
+        return
+    group.seats.vacant[ADDED] = Vacancy(
+        member_id=ADDED,
+        group_instance_id=None,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        likeness=kin_of(group, member).likeness,
+        assignment=assignment,
+        since_ms=now_ms,
+        until_ms=until_ms,
+        policy="freeze",
+        wait_ms=unowned_max_ms(config),
+        cause="partitions_added",
+        reason=None,
+    )
+    put_in_vacancy(group, ADDED)
+    yield from offer_to_standby(group, ADDED, now_ms)
+
+
+Load = tuple[bool, bool, int, int, str]
+"""Whether a member is called already, whether it has let an offer pass, its partitions, its place, and its id."""
+
+
+def adopt(group: Group, keys: list[str], until_ms: int, now_ms: int) -> Iterator[Output]:
+    """Offer vacancies to the members like them that have the fewest partitions. Stop at one that nobody may have.
+
+    Args:
+        keys: The vacancies, of which none is on offer.
+        until_ms: The end of the freeze.
+    """
+    loads = _loads(group)
+    for key in keys:
+        vacancy = group.seats.vacant[key]
+        partitions, candidates = assigned_partitions(vacancy.assignment), loads.get(vacancy.likeness)
+        if partitions is None or not candidates:
+            return
+        _, has_lapsed, owned, place, member_id = candidates[0]
+        load = True, has_lapsed, owned + _count(partitions), place, member_id
+        heapq.heapreplace(candidates, load)
+        member = group.members[member_id]
+        how = "passed" if member_id in group.seats.standbys else "adopted"
+        offer(group, key, member, how, now_ms)
+        if how == "adopted":
+            yield _broken(group, vacancy, until_ms, now_ms)
+        yield from call(group, member)
+
+
+def _loads(group: Group) -> dict[bytes, list[Load]]:
+    """Return the members that may adopt partitions, by likeness, as heaps."""
+    loads: dict[bytes, list[Load]] = {}
+    for place, member in enumerate(group.visible):
+        partitions = assigned_partitions(member.assignment)
+        if partitions is not None:
+            member_id, seats = member.member_id, group.seats
+            load = member_id in seats.offers, member_id in seats.lapsed, _count(partitions), place, member_id
+            loads.setdefault(kin_of(group, member).likeness, []).append(load)
+    for heap in loads.values():
+        heapq.heapify(heap)
+    return loads
+
+
+def _count(partitions: dict[str, list[int]]) -> int:
+    return sum(map(len, partitions.values()))
+
+
+def _broken(group: Group, vacancy: Vacancy, until_ms: int, now_ms: int) -> FreezeBroken:
+    return event(
+        FreezeBroken,
+        group,
+        now_ms,
+        why="unowned_too_long",
+        how="adopted",
+        member_id=vacancy.member_id,
+        client_id=vacancy.client_id,
+        client_host=vacancy.client_host,
+        until_ms=until_ms,
+    )
+
+
+def seats_due(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
+    """End the quarantines and offers that are over, and pay the debts that are due."""
+    seats = group.seats
+    for member_id in [m for m, until_ms in seats.hidden.items() if until_ms <= now_ms]:
+        if member_id in seats.hidden:  # a rebalance may have ended the quarantine of the last members
+            yield from release(group, group.members[member_id], "over", now_ms, config)
+    if group.phase is Phase.STABLE:
+        yield from _lapse(group, now_ms, config)
+        if (frozen_ms := frozen_until_ms(config, now_ms)) is not None and has_plain_assignments(group, config):
+            yield from _freeze(group, frozen_ms, now_ms, config)
+        if seats.debts_until_ms <= now_ms:
+            yield from prepare(group, _oldest(group), now_ms, config)
+    if seats.frozen_until_ms <= now_ms:
+        seats.frozen_until_ms = 0
+    seats.was_extended = seats.was_extended and seats.is_held
+    group.vitals.seats_ms = group.vitals.noting(seats.earliest_ms)
+
+
+def _oldest(group: Group) -> Blame:
+    """Return the cause of the oldest debt."""
+    seats = group.seats
+    vacancy = min(seats.vacant.values(), key=lambda debt: debt.since_ms, default=None)
+    member_id = min(seats.standbys, key=lambda m: seats.standbys[m].since_ms, default=None)
+    if member_id is not None and (vacancy is None or seats.standbys[member_id].since_ms < vacancy.since_ms):
+        member, standby = group.members[member_id], seats.standbys[member_id]
+        return Blame("member_joined", member_id, member.client_id, member.client_host, standby.reason)
+    assert vacancy is not None, "a debt is due"
+    return Blame(vacancy.cause, vacancy.member_id, vacancy.client_id, vacancy.client_host, vacancy.reason)
+
+
+# -- offers ------------------------------------------------------------------------------------------------------------
+
+
+def _lapse(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
+    """End the offers that are over. Other standbys get the vacancies, unless these are due themselves."""
+    freed: list[str] = []
+    for member_id in [m for m, each in group.seats.offers.items() if each.until_ms <= now_ms]:
+        member, how = group.members[member_id], group.seats.offers[member_id].how
+        take_out(group, member)
+        freed += withdraw(group, member)
+        group.seats.lapsed[member_id] = None
+        if how != "adopted":
+            yield from _wait_again(group, member_id, now_ms, config)
+        put_in(group, member)
+        group.are_seats_news = True
+    for key in freed:
+        if group.seats.vacant[key].until_ms > now_ms:
+            yield from offer_to_standby(group, key, now_ms)
+
+
+def _wait_again(group: Group, member_id: str, now_ms: int, config: Config) -> Iterator[Output]:
+    """Make a member that has let an offer pass the last standby. A newcomer without a debt gets one."""
+    standbys, policy = group.seats.standbys, config.policy
+    if member_id in standbys:
+        standbys[member_id] = standbys.pop(member_id)
+        return
+    member, frozen_ms = group.members[member_id], frozen_until_ms(config, now_ms)
+    succession = policy.succession if policy is not None else None
+    wait_ms = succession.standby_ms if succession is not None else 0
+    until_ms = frozen_ms or group.vitals.wait(now_ms, wait_ms)
+    standbys[member_id] = Standby(now_ms, until_ms, "succession", wait_ms, kin_of(group, member).likeness)
+    yield from _hold(group, member_id, "succession" if frozen_ms is None else "freeze", until_ms, now_ms, config)
+
+
+def _hold(group: Group, member_id: str, policy: str, until_ms: int, now_ms: int, config: Config) -> Iterator[Output]:
+    """Report that a newcomer waits, by a policy that is in force now."""
+    standby = group.seats.standbys[member_id]
+    group.seats.pay(standby)
+    standby.policy, standby.until_ms = policy, until_ms
+    if policy == "freeze":
+        standby.wait_ms = 0
+        yield from begin_freeze(group, now_ms, config)
+    member = group.members[member_id]
+    yield member_event(RebalanceHeld, group, member, now_ms, policy=policy, cause="member_joined", until_ms=until_ms)
+
+
+# -- freezes -----------------------------------------------------------------------------------------------------------
+
+
+def _freeze(group: Group, frozen_ms: int, now_ms: int, config: Config) -> Iterator[Output]:
+    """Put debts that are due off until the end of the freeze, and let members adopt the vacancies that are due."""
+    seats = group.seats
+    waiting = [m for m, debt in seats.standbys.items() if m not in seats.offers and seats.due_ms(debt) <= now_ms]
+    for member_id in waiting:
+        yield from _hold(group, member_id, "freeze", frozen_ms, now_ms, config)
+    due = [key for key, debt in seats.vacant.items() if not debt.offered_to and seats.due_ms(debt) <= now_ms]
+    for key in due:
+        vacancy = seats.vacant[key]
+        take_out_vacancy(group, key)
+        seats.pay(vacancy)
+        vacancy.policy, vacancy.until_ms = "freeze", min(vacancy.until_ms, now_ms)
+        put_in_vacancy(group, key)
+    if due:
+        yield from adopt(group, due, frozen_ms, now_ms)
+
+
+# -- late notice, and other policies -----------------------------------------------------------------------------------
+
+
+def wait_once_more(group: Group, now_ms: int) -> bool:
+    """Start the waits again that are over, because the coordinator was unavailable. Return whether that was done.
+
+    What lasts until a time, as a freeze or a quarantine does, is over as soon as that is noticed.
+    """
+    seats, vitals = group.seats, group.vitals
+    if seats.was_extended:
+        return False
+    seats.was_extended = seats.earliest_ms <= now_ms
+    for debt in seats.debts:
+        if debt.until_ms <= now_ms:
+            debt.until_ms = vitals.wait(now_ms, debt.wait_ms)
+    if seats.quiet is not None and seats.quiet.until_ms <= now_ms:
+        seats.quiet.until_ms = vitals.wait(now_ms, seats.quiet.wait_ms)
+    for offered in seats.offers.values():
+        offered.until_ms = max(offered.until_ms, rounded(vitals.wait(now_ms, SEAT_OFFER_MS)))
+    for member_id, until_ms in seats.hidden.items():
+        seats.hidden[member_id] = max(until_ms, now_ms)
+    if 0 < seats.frozen_until_ms <= now_ms:
+        seats.frozen_until_ms, group.are_seats_news = 0, True
+    vitals.seats_ms = vitals.noting(seats.earliest_ms)
+    return True
+
+
+def reconsider(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
+    """Apply other policies to the debts that a group has: those whose policy is gone are due, and none is due later."""
+    seats = group.seats
+    group.are_seats_news |= end_freeze(group, now_ms, config)
+    policy = config.policy if has_plain_assignments(group, config) else None
+    for debt in seats.debts:
+        debt.until_ms = min(debt.until_ms, max(_newly_due_ms(debt, policy, now_ms), now_ms))
+    if seats.quiet is not None:
+        settle = policy.settle if policy is not None else None
+        until_ms = now_ms if settle is None else seats.quiet.first_ms + settle.max_ms
+        seats.quiet.until_ms = min(seats.quiet.until_ms, max(until_ms, now_ms))
+    if policy is None or policy.quarantine is None:
+        seats.flappers, seats.expiries_ms, seats.joined_ms = {}, [], {}
+        for member_id in list(seats.hidden):
+            if member_id in seats.hidden:
+                yield from release(group, group.members[member_id], "policy", now_ms, config)
+    group.vitals.seats_ms = group.vitals.noting(seats.earliest_ms)
+
+
+def _newly_due_ms(debt: Vacancy | Standby, policy: Policy | None, now_ms: int) -> int:
+    """Return when a debt would be due if it had begun under the policies of now."""
+    frozen_ms = policy.frozen_until_ms(now_ms) if policy is not None else None
+    if policy is None or (debt.policy == "freeze" and frozen_ms is None):
+        return now_ms
+    if debt.policy == "freeze" and policy.freeze is not None:
+        return debt.since_ms + policy.freeze.unowned_max_ms if isinstance(debt, Vacancy) else frozen_ms or now_ms
+    if debt.policy == "succession" and policy.succession is not None:
+        is_vacancy = isinstance(debt, Vacancy)
+        return debt.since_ms + (policy.succession.vacant_ms if is_vacancy else policy.succession.standby_ms)
+    return debt.until_ms if debt.policy == "settle" else now_ms

@@ -1,0 +1,287 @@
+"""Committed offsets: commits, fetches, expiry and deletion.
+
+Source: Kafka's OffsetMetadataManager, OffsetExpirationConditionImpl and GroupCoordinatorService.deleteGroups.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import UNSET
+
+from coordinator.base.config import Config
+from coordinator.base.context import Context
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import NEVER_MS
+from coordinator.base.states import Phase
+from coordinator.common.events import event
+from coordinator.messages.events import CommitRejected, GroupDeleted, OffsetsDeleted, OffsetsExpired
+from coordinator.messages.group_records import OffsetRecord, Published
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import DeleteGroup, OffsetCommit, OffsetDelete, OffsetFetch, OffsetToCommit
+from coordinator.messages.responses import (
+    CommittedPartition,
+    DeletedPartition,
+    DeleteGroupAnswer,
+    FetchedOffset,
+    OffsetCommitAnswer,
+    OffsetDeleteAnswer,
+    OffsetFetchAnswer,
+    Reply,
+)
+from coordinator.state.classic_group import Group
+from coordinator.state.group import PLACE_END, AnyGroup, Offset
+
+# -- commits -----------------------------------------------------------------------------------------------------------
+
+
+def is_from_no_member(request: OffsetCommit) -> bool:
+    """Return whether a commit creates its group: the commit has offsets, and no generation."""
+    return request.generation_id < 0 and bool(request.offsets)
+
+
+def commit_nothing(group: AnyGroup | None, request: OffsetCommit, context: Context) -> Iterable[Output] | None:
+    """Return a reply with NONE to a commit without offsets, as Kafka's brokers do; return None for other commits.
+
+    The other fields of the commit make no difference.
+    """
+    if request.offsets:
+        return None
+    return (Reply(request.reply_to, OffsetCommitAnswer(request_id=request.request_id)),)
+
+
+def commit(group: Group, request: OffsetCommit, context: Context) -> Iterator[Output]:
+    """Store the offsets of a member of this generation, or of any client if the group has no members.
+
+    A commit of a member renews its session. Replies with: as `store`.
+    """
+    if session := group.vitals.sessions.get(request.member_id):
+        group.vitals.renew(session, context.now_ms)
+    yield from store(group, request, context)
+
+
+def store(group: AnyGroup, request: OffsetCommit, context: Context) -> Iterator[Output]:
+    """Store the offsets of a commit that has passed all checks.
+
+    Replies with, for one partition:
+        OFFSET_METADATA_TOO_LARGE: its metadata is longer than `offset_metadata_max_bytes`.
+        INVALID_COMMIT_OFFSET_SIZE: the group has the maximum number of offsets, and none for this partition.
+    """
+    now_ms, config = context.now_ms, context.config
+    ended = []
+    for asked in request.offsets:
+        error = error_of(group, asked, config)
+        if error is ErrorCode.NONE:
+            yield _store(group, request, asked, now_ms, config)
+        ended.append(CommittedPartition(asked.topic, asked.partition, error.name, error.number))
+    yield Reply(request.reply_to, OffsetCommitAnswer(request_id=request.request_id, partitions=tuple(ended)))
+
+
+def error_of(group: AnyGroup, asked: OffsetToCommit, config: Config) -> ErrorCode:
+    """Return the error of the commit of one partition; NONE if its offset may be stored."""
+    if not has_short_metadata(asked, config):
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    has_room = group.has_room_for_offset(asked.topic, asked.partition)
+    return ErrorCode.NONE if has_room else ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+
+
+def has_short_metadata(asked: OffsetToCommit, config: Config) -> bool:
+    """Return whether the metadata of an offset may be stored. It is measured as Java does: in UTF-16 units."""
+    return _utf16_length(asked.metadata or "") <= config.offset_metadata_max_bytes
+
+
+def store_offset(group: AnyGroup, topic: str, partition: int, offset: Offset, before: int = PLACE_END) -> None:
+    """Store an offset. It replaces the pending offsets of the partition too.
+
+    Args:
+        before: Only those of commits with a place before it.
+    """
+    group.keep_offset(topic, partition, offset)
+    group.replace_pending(topic, partition, before)
+
+
+def _store(group: AnyGroup, request: OffsetCommit, asked: OffsetToCommit, now_ms: int, config: Config) -> Published:
+    expire_ms = None if asked.retention_ms < 0 else min(now_ms + asked.retention_ms, NEVER_MS)
+    offset = Offset(asked.offset, asked.leader_epoch, asked.metadata or "", now_ms, expire_ms, asked.topic_id)
+    store_offset(group, asked.topic, asked.partition, offset)
+    group.look_at_offsets(max(now_ms, expiry_ms(group, asked.topic, offset, config)))
+    return publish_offset(group, asked.topic, asked.partition, offset, request.generation_id, request.member_id)
+
+
+def publish_offset(
+    group: AnyGroup, topic: str, partition: int, offset: Offset, generation_id: int = -1, member_id: str = ""
+) -> Published:
+    """Make the record of a committed offset, under the group's next version."""
+    version = group.next_version()
+    record = OffsetRecord(
+        group_id=group.group_id,
+        topic=topic,
+        partition=partition,
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        commit_timestamp_ms=offset.commit_timestamp_ms,
+        expire_timestamp_ms=offset.expire_timestamp_ms,
+        generation_id=generation_id,
+        member_id=member_id,
+        version=version,
+        topic_id=UNSET if offset.topic_id is None else offset.topic_id,
+    )
+    return Published(group.group_id, ("offset", group.group_id, topic, partition), record, version)
+
+
+def note_rejection(group: AnyGroup, request: OffsetCommit, error: ErrorCode, context: Context) -> Iterator[Output]:
+    """Yield the event of a commit that fails a check."""
+    yield event(
+        CommitRejected,
+        group,
+        context.now_ms,
+        member_id=request.member_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        claimed_generation_id=request.generation_id,
+        error=error.name,
+        partitions=len(request.offsets),
+    )
+
+
+def _utf16_length(text: str) -> int:
+    return len(text) + sum(c > "\uffff" for c in text)
+
+
+# -- fetches -----------------------------------------------------------------------------------------------------------
+
+
+def is_for_all_partitions(group: AnyGroup, request: OffsetFetch) -> bool:
+    """Return whether a fetch requests all offsets of the group."""
+    return request.topics is None
+
+
+def fetch(group: AnyGroup | None, request: OffsetFetch, context: Context) -> Iterator[Output]:
+    """Reply with committed offsets: -1 for a partition without one, also if the group does not exist.
+
+    Replies with, for one partition:
+        UNSTABLE_OFFSET_COMMIT: an open transaction may commit another offset, and `require_stable` is true.
+    """
+    if request.topics is None:
+        found = [_fetched(t, p, o) for t, p, o in group.all_offsets()] if group else []
+    else:
+        known = group.offsets if group else {}
+        found = [
+            _fetched(t.topic, p, _of_topic(t.topic_id, known.get(t.topic, {}).get(p)))
+            for t in request.topics
+            for p in t.partitions
+        ]
+    if group and group.pending_commits and request.require_stable:
+        found = [_unstable(f) if group.is_unstable(f.topic, f.partition) else f for f in found]
+    yield Reply(request.reply_to, OffsetFetchAnswer(request_id=request.request_id, partitions=tuple(found)))
+
+
+def _of_topic(topic_id: str | None, offset: Offset | None) -> Offset | None:
+    """Return an offset, unless it is one of an earlier topic of the same name."""
+    is_earlier = offset is not None and None is not topic_id != offset.topic_id is not None
+    return None if is_earlier else offset
+
+
+def _fetched(topic: str, partition: int, offset: Offset | None) -> FetchedOffset:
+    if offset is None:
+        return FetchedOffset(topic, partition)
+    topic_id = UNSET if offset.topic_id is None else offset.topic_id
+    return FetchedOffset(topic, partition, offset.offset, offset.leader_epoch, offset.metadata, topic_id=topic_id)
+
+
+def _unstable(fetched: FetchedOffset) -> FetchedOffset:
+    error = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    return FetchedOffset(fetched.topic, fetched.partition, error=error.name, code=error.number)
+
+
+# -- expiry ------------------------------------------------------------------------------------------------------------
+
+
+def expiry_ms(group: AnyGroup, topic: str, offset: Offset, config: Config) -> int:
+    """Return the time at which a committed offset expires, if the group does not change until then.
+
+    An offset of a topic that a member may be reading does not expire.
+    """
+    base_ms = group.retained_since_ms(topic, offset)
+    if base_ms is None:
+        return NEVER_MS
+    if offset.expire_timestamp_ms is not None:
+        return offset.expire_timestamp_ms
+    return base_ms + config.offsets_retention_by_group_ms.get(group.group_id, config.offsets_retention_ms)
+
+
+def next_expiry_ms(group: AnyGroup, config: Config) -> int:
+    """Return the time at which the next offset expires; for an Empty group without offsets, the time for the group."""
+    if not group.offsets and group.phase is Phase.EMPTY:
+        return NEVER_MS if group.pending_commits else group.since_ms + config.empty_group_retention_ms
+    return min((expiry_ms(group, t, o, config) for t, p, o in _stable_offsets(group)), default=NEVER_MS)
+
+
+def _stable_offsets(group: AnyGroup) -> Iterable[tuple[str, int, Offset]]:
+    """Return the offsets that may expire: no open transaction may commit another offset of the partition."""
+    if not group.pending_commits:
+        return group.all_offsets()
+    return ((t, p, o) for t, p, o in group.all_offsets() if not group.is_unstable(t, p))
+
+
+def offsets_due(group: AnyGroup, now_ms: int, config: Config) -> Iterator[Output]:
+    """Delete the expired offsets. Delete an Empty group if its last offset expires, or after its retention time."""
+    expired = [(t, p) for t, p, o in _stable_offsets(group) if expiry_ms(group, t, o, config) <= now_ms]
+    yield from drop(group, expired, now_ms)
+    if expired:
+        yield event(OffsetsExpired, group, now_ms, partitions=tuple(expired))
+    is_unused = group.phase is Phase.EMPTY and not group.offsets and not group.pending_commits
+    if is_unused and (expired or _is_empty_for_long(group, now_ms, config)):
+        yield from _forget(group, "no member and no offset left", now_ms)
+    else:
+        group.vitals.offsets_ms = group.vitals.noting(next_expiry_ms(group, config))
+
+
+def _is_empty_for_long(group: AnyGroup, now_ms: int, config: Config) -> bool:
+    return now_ms >= group.since_ms + config.empty_group_retention_ms
+
+
+def drop(group: AnyGroup, places: list[tuple[str, int]], now_ms: int) -> Iterator[Output]:
+    """Remove committed offsets, and yield their tombstones."""
+    for topic, partition in places:
+        group.forget_offset(topic, partition)
+        key = ("offset", group.group_id, topic, partition)
+        yield Published(group.group_id, key, None, group.next_version(), now_ms)
+
+
+def _forget(group: AnyGroup, why: str, now_ms: int) -> Iterator[Output]:
+    group.end(now_ms)
+    yield event(GroupDeleted, group, now_ms, why=why)
+    yield Published(group.group_id, ("group", group.group_id), None, group.next_version(), now_ms)
+
+
+# -- deletion on request -----------------------------------------------------------------------------------------------
+
+
+def delete(group: AnyGroup, request: OffsetDelete, context: Context) -> Iterator[Output]:
+    """Delete offsets. In a group with members, only offsets of unsubscribed topics may be deleted.
+
+    Replies with, for one partition:
+        GROUP_SUBSCRIBED_TO_TOPIC: a member subscribes to the topic, or the members' subscriptions cannot be read.
+    """
+    now_ms = context.now_ms
+    gone, ended = [], []
+    for topic, partition in [(t.topic, p) for t in request.topics for p in t.partitions]:
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.subscribes(topic) else ErrorCode.NONE
+        if error is ErrorCode.NONE:
+            group.replace_pending(topic, partition)
+        if error is ErrorCode.NONE and partition in group.offsets.get(topic, {}):
+            gone.append((topic, partition))
+            yield from drop(group, [(topic, partition)], now_ms)
+        ended.append(DeletedPartition(topic, partition, error.name, error.number))
+    if gone:
+        yield event(OffsetsDeleted, group, now_ms, partitions=tuple(gone))
+        group.look_at_offsets(now_ms)
+    yield Reply(request.reply_to, OffsetDeleteAnswer(request_id=request.request_id, partitions=tuple(ended)))
+
+
+def delete_group(group: AnyGroup, request: DeleteGroup, context: Context) -> Iterator[Output]:
+    """Delete a group without members, and its offsets."""
+    now_ms = context.now_ms
+    yield from drop(group, [(topic, partition) for topic, partition, _ in group.all_offsets()], now_ms)
+    yield from _forget(group, "deleted on request", now_ms)
+    yield Reply(request.reply_to, DeleteGroupAnswer(request_id=request.request_id))

@@ -1,0 +1,220 @@
+"""Offsets inside transactions: pending until the transaction ends, and then committed or dropped (KIP-98, KIP-447).
+
+The brokers end a producer's transaction, and write its end only to partitions that belong to the transaction. So a
+gateway first writes a record of the commit to the transactions topic, as a part of the same transaction. The request
+has the offset of that record: the `place` of the commit. The brokers then write the end of the transaction into the
+same partition, as a control record of that producer. The coordinator's driver reads all of them, and reports with
+`SettleTransactions` which transactions have ended before an offset, how, and which ones are open there. So no open
+transaction holds back another.
+
+    accepted    the offsets are pending under their place; a fetch of stable offsets is answered UNSTABLE_OFFSET_COMMIT
+    committed   its offsets are stored, but for partitions with a later commit
+    aborted     its offsets are dropped
+
+A request may come after the report about its place, if its sender has stalled. The coordinator refuses it: its producer
+has ended the transaction without a response to this request, or was fenced. To know this, a shard keeps the offset
+before which all is reported, and the transactions that are open there.
+
+Source: Kafka's OffsetMetadataManager (pendingTransactionalOffsets, replayEndTransactionMarker) and
+GroupCoordinatorService.commitTransactionalOffsets.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
+from typing import NamedTuple
+
+from msgspec import Struct, structs
+
+from coordinator.base.config import Config
+from coordinator.base.context import Context
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import PENDING_OFFSETS_MAX, SETTLED_BYTES_MAX
+from coordinator.base.states import Phase
+from coordinator.common.offsets import error_of, publish_offset, store_offset
+from coordinator.common.refusals import every_commit, refusal
+from coordinator.messages.outputs import Output, size_of
+from coordinator.messages.requests import SettleTransactions, TxnOffsetCommit
+from coordinator.messages.responses import CommittedPartition, Reply, SettleTransactionsAnswer, TxnOffsetCommitAnswer
+from coordinator.state.group import PLACE_END, AnyGroup, Offset, PendingCommit
+
+
+class Ending(NamedTuple):
+    """A pending commit whose transaction has ended.
+
+    Args:
+        end: The offset of the end of its transaction.
+    """
+
+    end: int
+    place: int
+    producer_id: int
+    is_committed: bool
+    group: AnyGroup
+
+
+class Settling(Struct):
+    """The subject of a report: the groups with pending commits, and which transactions have ended.
+
+    Args:
+        topic_id: The id of the transactions topic that the places belong to; "" before the first report.
+        settled_before: The place before which all transactions have ended, but for those in `open`.
+        open: By producer id, the first place of its open transaction.
+    """
+
+    topic_id: str
+    settled_before: int
+    open: Mapping[int, int]
+    groups: list[AnyGroup] = []
+
+    def is_of_earlier_topic(self, report: SettleTransactions) -> bool:
+        """Return whether the places belong to a topic that was deleted: the ends of its transactions are lost."""
+        return bool(self.topic_id) and self.topic_id != report.topic_id
+
+    def follows(self, report: SettleTransactions) -> bool:
+        """Return whether a report begins where the reports so far end, or before. An earlier one is missing if not."""
+        return report.settled_from <= self.settled_before
+
+    def endings(self, report: SettleTransactions) -> list[Ending]:
+        """Return the pending commits whose transactions have ended, in the order of their ends and places.
+
+        A place before `settled_before` whose transaction the report does not name was deleted at the brokers before a
+        driver read it: it counts as aborted.
+        """
+        ended, still = defaultdict(list), {each.producer_id: each.first for each in report.open}
+        for each in report.ended:
+            ended[each.producer_id].append(each)
+        found = []
+        for group in self.groups:
+            for place, commit in group.pending_commits.items():
+                producer_id = commit.producer_id
+                if place >= min(report.settled_before, still.get(producer_id, PLACE_END)):
+                    continue
+                its = next((each for each in ended[producer_id] if each.first <= place <= each.end), None)
+                end, is_committed = (place, False) if its is None else (its.end, its.is_committed)
+                found.append(Ending(end, place, producer_id, is_committed, group))
+        return sorted(found, key=itemgetter(0, 1))
+
+    def reach(self, report: SettleTransactions, left: Ending | None) -> None:
+        """Note how far a report was handled: as a whole, or up to the commit that is `left`."""
+        reached = report.settled_before if left is None else left.end
+        if reached < self.settled_before:
+            return
+        began = {each.producer_id: each.first for each in report.ended if each.first < reached <= each.end}
+        began |= {each.producer_id: each.first for each in report.open if each.first < reached}
+        if left is not None:
+            began[left.producer_id] = left.place
+        handled = self.open
+        self.open = {each: max(first, handled.get(each, 0)) for each, first in began.items()}
+        self.settled_before = reached
+
+    def drop_all(self) -> int:
+        """Drop all pending commits. Return their number."""
+        dropped = 0
+        for group in self.groups:
+            dropped += len(group.pending_commits)
+            for place in list(group.pending_commits):
+                group.drop_pending(place)
+        return dropped
+
+
+def is_from_no_member(request: TxnOffsetCommit) -> bool:
+    """Return whether a commit creates its group: the commit has offsets, and no generation."""
+    return request.generation_id < 0 and bool(request.offsets)
+
+
+def is_from_outside(group: AnyGroup, request: TxnOffsetCommit) -> bool:
+    """Return whether a commit needs no member: it has no generation, and the group is Empty, or it has no ids."""
+    return request.generation_id < 0 and (group.phase is Phase.EMPTY or names_no_member(request))
+
+
+def names_no_member(request: TxnOffsetCommit) -> bool:
+    """Return whether a commit has no ids. If it has no generation either, it is accepted in any state, as in Kafka."""
+    return not request.member_id and request.group_instance_id is None
+
+
+def refuse_late(group: AnyGroup | None, request: TxnOffsetCommit, context: Context) -> Iterable[Output] | None:
+    """Return the refusal of a commit whose transaction has ended: INVALID_PRODUCER_EPOCH. None for all others."""
+    if request.place >= min(context.settled_before, context.open_transactions.get(request.producer_id, PLACE_END)):
+        return None
+    error = ErrorCode.INVALID_PRODUCER_EPOCH
+    why = "the transaction has ended already"
+    return (refusal(TxnOffsetCommitAnswer, request, error, why, **every_commit(request, error)),)
+
+
+def has_room(group: AnyGroup, request: TxnOffsetCommit, config: Config) -> ErrorCode:
+    """COORDINATOR_LOAD_IN_PROGRESS: the open transactions have too many offsets of this group."""
+    fits = group.pending_index.offsets + len(request.offsets) <= PENDING_OFFSETS_MAX
+    return ErrorCode.NONE if fits or request.place in group.pending_commits else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def commit(group: AnyGroup, request: TxnOffsetCommit, context: Context) -> Iterator[Output]:
+    """Keep the offsets of a transaction until it ends. The reply is as that of a commit; no session is renewed.
+
+    A request with the place of a pending commit is a repeat, and changes nothing: a later commit may have replaced some
+    of its offsets.
+    """
+    pending: dict[str, dict[int, Offset | None]] = {}
+    ended = []
+    for asked in request.offsets:
+        error = error_of(group, asked, context.config)
+        if error is ErrorCode.NONE:
+            offset = Offset(
+                asked.offset, asked.leader_epoch, asked.metadata or "", context.now_ms, None, asked.topic_id
+            )
+            pending.setdefault(asked.topic, {})[asked.partition] = offset
+        ended.append(CommittedPartition(asked.topic, asked.partition, error.name, error.number))
+    if pending and request.place not in group.pending_commits:
+        kept = PendingCommit(
+            request.producer_id, request.producer_epoch, request.generation_id, request.member_id, pending
+        )
+        group.keep_pending(request.place, kept)
+    yield Reply(request.reply_to, TxnOffsetCommitAnswer(request_id=request.request_id, partitions=tuple(ended)))
+
+
+def settle(settling: Settling, request: SettleTransactions, context: Context) -> Iterator[Output]:
+    """Store the offsets of the committed transactions, and drop those of the aborted ones.
+
+    A report that comes again changes nothing. A report that follows a missing one changes nothing either. A report with
+    too much to store is handled in part. The reply has the place up to which all is settled: the driver goes on there.
+    """
+    stored = dropped = spent_bytes = 0
+    if settling.is_of_earlier_topic(request):
+        dropped, settling.settled_before, settling.open = settling.drop_all(), 0, {}
+    settling.topic_id = request.topic_id
+    if settling.follows(request):
+        left = None
+        for ending in settling.endings(request):
+            if spent_bytes > SETTLED_BYTES_MAX:
+                left = ending
+                break
+            pending = ending.group.drop_pending(ending.place)
+            assert pending is not None, "the places of a report were just read"
+            if ending.is_committed:
+                stored += 1
+                for output in _store(ending.group, ending.place, pending):
+                    spent_bytes += size_of(output)
+                    yield output
+            else:
+                dropped += 1
+        settling.reach(request, left)
+    for group in settling.groups:
+        group.look_at_offsets(group.vitals.now_ms)
+    answer = SettleTransactionsAnswer(
+        request_id=request.request_id, committed=stored, aborted=dropped, settled_before=settling.settled_before
+    )
+    yield Reply(request.reply_to, answer)
+
+
+def _store(group: AnyGroup, place: int, pending: PendingCommit) -> Iterator[Output]:
+    """Store the offsets of one committed transaction, in place of earlier ones, which may be pending still.
+
+    They are committed now: the times of a partition's records must not go back, and the requests of two transactions
+    may come in another order than their places.
+    """
+    for topic, partitions in pending.offsets.items():
+        for partition, offset in partitions.items():
+            if offset is not None:
+                committed = structs.replace(offset, commit_timestamp_ms=group.vitals.now_ms)
+                store_offset(group, topic, partition, committed, before=place)
+                yield publish_offset(group, topic, partition, committed, pending.generation_id, pending.member_id)

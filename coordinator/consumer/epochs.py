@@ -1,0 +1,388 @@
+"""The group epoch is raised, and a target assignment follows: at once, or when a policy that holds it allows that.
+
+    settle   holds it until no further newcomer or leaving member has come for a while
+    freeze   holds it until the end of the freeze, or until a partition was without an owner for too long
+
+While the target assignment is held, the group is Assigning, as Kafka's groups are before the target assignment: members
+keep their targets, a newcomer has none, and all of them are answered at the epoch of the present target assignment.
+
+`HOLDS` decides by which policy a raise is held, the first row that fits. Source: our own; without policies KIP-848.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from msgspec import UNSET
+
+from coordinator.base.config import Config
+from coordinator.base.limits import NEVER_MS
+from coordinator.common.events import Blame, blame, event, member_event
+from coordinator.consumer import target_assignment
+from coordinator.consumer.publish import by_name
+from coordinator.consumer.quarantine import end_where_needed, release
+from coordinator.messages.events import RebalanceStarted
+from coordinator.messages.outputs import Output
+from coordinator.messages.policy_events import FreezeBroken, RebalanceHeld, SeatVacated
+from coordinator.policies.rules import WHY_A_FREEZE_BREAKS, begin_freeze, end_freeze, frozen_until_ms, unowned_max_ms
+from coordinator.policies.view import standing_of_consumer
+from coordinator.state.consumer_group import Change, ConsumerGroup, Gone, HeldPlan
+from coordinator.state.consumer_member import ConsumerMember
+
+
+class Raised(NamedTuple):
+    """A raise of the group epoch.
+
+    Args:
+        vacated: The removed members behind it that leave partitions without an owner.
+        was_due: A target assignment was due before, and no policy held it.
+    """
+
+    group: ConsumerGroup
+    behind: Blame
+    vacated: list[Gone]
+    was_due: bool
+    now_ms: int
+    config: Config
+
+
+# -- conditions --------------------------------------------------------------------------------------------------------
+
+
+def is_of_an_operator(raised: Raised) -> bool:
+    return raised.behind.cause == "operator"
+
+
+def follows_one_that_is_not_held(raised: Raised) -> bool:
+    return raised.was_due
+
+
+def leaves_no_owner(raised: Raised) -> bool:
+    """Return whether no present member has a target, so that there is nothing to keep."""
+    return not any(raised.group.targets.values())
+
+
+def comes_in_a_freeze(raised: Raised) -> bool:
+    return frozen_until_ms(raised.config, raised.now_ms) is not None
+
+
+def is_of_a_newcomer_that_waits(raised: Raised) -> bool:
+    return raised.behind.cause == "member_joined" and _join_quiet_ms(raised) > 0
+
+
+def is_of_a_member_that_leaves_and_waits(raised: Raised) -> bool:
+    return raised.behind.cause == "member_left" and _leave_quiet_ms(raised) > 0
+
+
+def leaves_every_partition_its_owner(raised: Raised) -> bool:
+    """Return whether the raise can wait for the clock of settle, which runs already."""
+    return raised.group.held is not None and not raised.vacated
+
+
+def is_any(raised: Raised) -> bool:
+    return True
+
+
+HOLDS: tuple[tuple[Callable[[Raised], bool], str], ...] = (
+    # a raise that ...                      is held by
+    (is_of_an_operator,                     ""),
+    (follows_one_that_is_not_held,          ""),
+    (leaves_no_owner,                       ""),
+    (comes_in_a_freeze,                     "freeze"),
+    (is_of_a_newcomer_that_waits,           "settle"),
+    (is_of_a_member_that_leaves_and_waits,  "settle"),
+    (leaves_every_partition_its_owner,      "clock"),  # the clock of settle, which goes on as it is
+    (is_any,                                ""),
+)  # fmt: skip
+
+
+def _join_quiet_ms(raised: Raised) -> int:
+    settle = raised.config.policy.settle if raised.config.policy is not None else None
+    return settle.join_quiet_ms if settle is not None else 0
+
+
+def _leave_quiet_ms(raised: Raised) -> int:
+    settle = raised.config.policy.settle if raised.config.policy is not None else None
+    return settle.leave_quiet_ms if settle is not None else 0
+
+
+# -- raises ------------------------------------------------------------------------------------------------------------
+
+
+def raise_epoch(group: ConsumerGroup, behind: Blame, now_ms: int, config: Config) -> Iterator[Output]:
+    """Raise the group epoch, because the target assignment is out of date. The caller calls it once for a request."""
+    was_due = group.vitals.group_epoch > group.vitals.assignment_epoch and group.held is None
+    group.vitals.group_epoch += 1
+    yield from end_where_needed(group, now_ms)
+    vacated = [gone for gone in group.news.gone if any(gone.target.values())]
+    raised = Raised(group, behind, vacated, was_due, now_ms, config)
+    if policy := next(policy for fits, policy in HOLDS if fits(raised)):
+        yield from _hold(raised, policy)
+        return
+    if is_of_an_operator(raised) and group.members and (until_ms := frozen_until_ms(config, now_ms)) is not None:
+        yield _broken_freeze(group, behind, until_ms, now_ms)
+    yield from _start(group, behind, now_ms)
+
+
+def after_removal(group: ConsumerGroup, behind: Blame, now_ms: int, config: Config) -> Iterator[Output]:
+    """Raise the group epoch after a removal. The caller calls it once for all members that one request removes.
+
+    Members in quarantine have no targets, so the others do not notice that such a member is gone.
+    """
+    if behind.cause == "operator" or not all(gone.was_hidden for gone in group.news.gone):
+        yield from raise_epoch(group, behind, now_ms, config)
+
+
+def _start(group: ConsumerGroup, behind: Blame, now_ms: int) -> Iterator[Output]:
+    """Begin a rebalance. It ends the hold of a policy."""
+    held, group.held, group.vitals.is_frozen = group.held, None, False
+    if held is not None:
+        group.vitals.plan_ms, group.news.is_changed = NEVER_MS, True
+    if group.change is None:
+        before = group.news.before
+        group.change = Change(now_ms, 0, tuple(group.members) if before is None else before)
+    yield event(
+        RebalanceStarted,
+        group,
+        now_ms,
+        cause=behind.cause,
+        member_id=behind.member_id,
+        client_id=behind.client_id,
+        client_host=behind.client_host,
+        reason=behind.reason,
+        members=len(group.members),
+        joins_until_ms=now_ms,
+        held_ms=UNSET if held is None or held.since_ms == now_ms else now_ms - held.since_ms,
+    )
+
+
+def _broken_freeze(group: ConsumerGroup, behind: Blame, until_ms: int, now_ms: int) -> FreezeBroken:
+    return event(
+        FreezeBroken,
+        group,
+        now_ms,
+        why=WHY_A_FREEZE_BREAKS.get(behind.cause, "unowned_too_long"),
+        how="rebalanced",
+        member_id=behind.member_id,
+        client_id=behind.client_id,
+        client_host=behind.client_host,
+        until_ms=until_ms,
+    )
+
+
+# -- holds -------------------------------------------------------------------------------------------------------------
+
+
+def _hold(raised: Raised, policy: str) -> Iterator[Output]:
+    """Hold the target assignment by a policy, and report what is held."""
+    group, behind, now_ms, config = raised.group, raised.behind, raised.now_ms, raised.config
+    held = group.held = group.held or HeldPlan(
+        since_ms=now_ms,
+        until_ms=now_ms,
+        policy=policy,
+        wait_ms=0,
+        cause=behind.cause,
+        member_id=behind.member_id,
+        client_id=behind.client_id,
+        client_host=behind.client_host,
+        reason=behind.reason,
+    )
+    group.news.is_changed = True
+    held.vacant += len(raised.vacated)
+    if held.unowned_since_ms == NEVER_MS and _leaves_unowned(raised):
+        held.unowned_since_ms = now_ms
+    if policy == "settle":
+        _wait_for_quiet(raised, held)
+    elif policy == "freeze":
+        until_ms = frozen_until_ms(config, now_ms)
+        assert until_ms is not None, "its row says so"
+        _freeze(held, min(held.until_ms, until_ms) if group.vitals.is_frozen else until_ms, now_ms, config)
+        group.vitals.is_frozen = True
+        yield from begin_freeze(group, now_ms, config)
+    group.vitals.plan_ms = group.vitals.noting(held.due_ms)
+    for gone in raised.vacated:
+        yield _vacated(raised, gone, held)
+    if behind.cause not in DEPARTURES:
+        yield _held(group, behind, held, now_ms)
+
+
+DEPARTURES = ("member_left", "session_expired", "revocation_overdue", "joins_overdue", "syncs_overdue")
+"""The causes of a raise after a removal."""
+
+
+def _wait_for_quiet(raised: Raised, held: HeldPlan) -> None:
+    """Start the clock of settle, or extend it because of a further cause."""
+    assert raised.config.policy is not None, "its row says so"
+    assert raised.config.policy.settle is not None, "its row says so"
+    is_newcomer, max_ms = is_of_a_newcomer_that_waits(raised), raised.config.policy.settle.max_ms
+    held.wait_ms = _join_quiet_ms(raised) if is_newcomer else _leave_quiet_ms(raised)
+    until_ms = raised.group.vitals.wait(raised.now_ms, held.wait_ms)
+    longest_ms = max(held.since_ms + max_ms, raised.now_ms)
+    held.until_ms = max(held.until_ms, min(until_ms, longest_ms))
+
+
+def _freeze(held: HeldPlan, until_ms: int, now_ms: int, config: Config) -> None:
+    """Hold the target assignment until a time, and bound the time of partitions without an owner."""
+    held.policy, held.until_ms, held.wait_ms = "freeze", until_ms, 0
+    if held.unowned_since_ms == NEVER_MS:
+        held.unowned_until_ms = NEVER_MS
+    elif held.unowned_until_ms == NEVER_MS:
+        held.unowned_max_ms = unowned_max_ms(config)
+        held.unowned_until_ms = max(held.unowned_since_ms + held.unowned_max_ms, now_ms)
+
+
+def _leaves_unowned(raised: Raised) -> bool:
+    """Return whether a raise shows partitions that are in no member's target."""
+    group, behind = raised.group, raised.behind
+    if raised.vacated or behind.cause in DEPARTURES:
+        return bool(raised.vacated)
+    if behind.cause != "member_joined":
+        return has_unowned(group)
+    topics = {topic.topic_id: topic.partitions for topic in group.topics.values() if topic.topic_id is not None}
+    subscribed = group.topic_ids_of(group.members[behind.member_id])
+    return any(len(group.planned.get(topic_id, ())) < topics[topic_id] for topic_id in subscribed)
+
+
+def has_unowned(group: ConsumerGroup) -> bool:
+    """Return whether a partition of a topic to which some member subscribes is in no member's target."""
+    topic_ids: dict[tuple[tuple[str, ...], str], frozenset[str]] = {}
+    owned: dict[str, int] = {}
+    for member in group.members.values():
+        subscription = member.names, member.regex
+        if subscription not in topic_ids:
+            topic_ids[subscription] = group.topic_ids_of(member)
+        for topic_id, numbers in group.targets.get(member.member_id, {}).items():
+            if topic_id in topic_ids[subscription]:
+                owned[topic_id] = owned.get(topic_id, 0) + len(numbers)
+    subscribed = frozenset[str]().union(*topic_ids.values())
+    counts = (topic for topic in group.topics.values() if topic.topic_id in subscribed)
+    return any(owned.get(topic.topic_id or "", 0) < topic.partitions for topic in counts)
+
+
+def _vacated(raised: Raised, gone: Gone, held: HeldPlan) -> SeatVacated:
+    return member_event(
+        SeatVacated,
+        raised.group,
+        gone.member,
+        raised.now_ms,
+        policy=held.policy,
+        cause=raised.behind.cause,
+        reason=raised.behind.reason,
+        partitions=by_name(raised.group, gone.target),
+        until_ms=held.due_ms,
+    )
+
+
+def _held(group: ConsumerGroup, behind: Blame, held: HeldPlan, now_ms: int) -> RebalanceHeld:
+    member = group.members.get(behind.member_id)
+    return event(
+        RebalanceHeld,
+        group,
+        now_ms,
+        member_id=behind.member_id,
+        group_instance_id=member.group_instance_id if member is not None else None,
+        client_id=behind.client_id,
+        client_host=behind.client_host,
+        policy=held.policy,
+        cause=behind.cause,
+        until_ms=held.until_ms,
+    )
+
+
+# -- deadlines, and other policies -------------------------------------------------------------------------------------
+
+
+def plan_due(group: ConsumerGroup, now_ms: int, config: Config) -> Iterator[Output]:
+    """Compute the target assignment that is due. If a policy holds it, begin the rebalance, or go on with a freeze."""
+    held = group.held
+    if held is None:
+        yield from target_assignment.make_plan(group, now_ms, config)
+        return
+    if group.seats.frozen_until_ms <= now_ms:
+        group.seats.frozen_until_ms = 0
+    behind = Blame(held.cause, held.member_id, held.client_id, held.client_host, held.reason)
+    if (frozen_ms := frozen_until_ms(config, now_ms)) is not None:
+        yield from _go_on(group, held, frozen_ms, now_ms, config)
+        if held.due_ms > now_ms:
+            return
+        yield _broken_freeze(group, behind, frozen_ms, now_ms)
+    yield from _start(group, behind, now_ms)
+    if target_assignment.is_due(group, now_ms, config):
+        yield from target_assignment.make_plan(group, now_ms, config)
+
+
+def _go_on(group: ConsumerGroup, held: HeldPlan, frozen_ms: int, now_ms: int, config: Config) -> Iterator[Output]:
+    """Hold the target assignment until the end of a freeze. It is due all the same if partitions have no owner."""
+    is_over = held.until_ms <= now_ms
+    if not has_unowned(group):
+        held.unowned_since_ms = held.unowned_until_ms = NEVER_MS
+    elif held.unowned_since_ms == NEVER_MS:
+        held.unowned_since_ms = now_ms
+    _freeze(held, frozen_ms if is_over else held.until_ms, now_ms, config)
+    group.vitals.is_frozen, group.news.is_changed = True, True
+    group.vitals.plan_ms = group.vitals.noting(held.due_ms)
+    if is_over and held.due_ms > now_ms:
+        yield from begin_freeze(group, now_ms, config)
+        for member in standing_by(group):
+            yield _held(group, blame(member, "member_joined"), held, now_ms)
+
+
+def standing_by(group: ConsumerGroup) -> list[ConsumerMember]:
+    """Return the newcomers that have no target because a policy holds it."""
+    return [m for m in group.members.values() if standing_of_consumer(group, m) == "standing_by"]
+
+
+def wait_once_more(group: ConsumerGroup, now_ms: int) -> bool:
+    """Start the wait of a hold again, because the coordinator was unavailable. Return whether that was done.
+
+    A freeze lasts until a time, so it is over as soon as that is noticed.
+    """
+    held = group.held
+    if held is None or held.was_extended or (held.policy == "freeze" and held.until_ms <= now_ms):
+        return False
+    held.was_extended = True
+    if held.policy == "settle":
+        held.until_ms = group.vitals.wait(now_ms, held.wait_ms)
+    else:
+        held.unowned_until_ms = group.vitals.wait(now_ms, held.unowned_max_ms)
+    group.vitals.plan_ms = group.vitals.noting(held.due_ms)
+    return True
+
+
+def seats_due(group: ConsumerGroup, now_ms: int, config: Config) -> Iterator[Output]:
+    """End the freeze and the quarantines that are over. Members that were in quarantine are newcomers from now on."""
+    if 0 < group.seats.frozen_until_ms <= now_ms:
+        group.seats.frozen_until_ms, group.news.is_changed = 0, True
+    for member_id in [m for m, until_ms in group.seats.hidden.items() if until_ms <= now_ms]:
+        if member_id in group.seats.hidden:
+            yield from _release(group, member_id, "over", now_ms, config)
+    group.vitals.seats_ms = group.vitals.noting(group.seats.earliest_ms)
+
+
+def _release(group: ConsumerGroup, member_id: str, why: str, now_ms: int, config: Config) -> Iterator[Output]:
+    member = group.members[member_id]
+    yield release(group, member, why, now_ms)
+    yield from raise_epoch(group, blame(member, "member_joined"), now_ms, config)
+
+
+def reconsider(group: ConsumerGroup, now_ms: int, config: Config) -> Iterator[Output]:
+    """Apply other policies to a hold: one whose policy is gone ends, and none ends later."""
+    group.news.is_changed |= end_freeze(group, now_ms, config)
+    policy, held = config.policy, group.held
+    settle = policy.settle if policy is not None else None
+    if held is not None:
+        until_ms = now_ms
+        if held.policy == "freeze":
+            until_ms = frozen_until_ms(config, now_ms) or now_ms
+        elif settle is not None:
+            until_ms = held.since_ms + settle.max_ms
+        held.until_ms = min(held.until_ms, max(until_ms, now_ms))
+        if held.unowned_until_ms < NEVER_MS and frozen_until_ms(config, now_ms) is not None:
+            unowned_ms = held.unowned_since_ms + unowned_max_ms(config)
+            held.unowned_until_ms = min(held.unowned_until_ms, max(unowned_ms, now_ms))
+        group.vitals.plan_ms = group.vitals.noting(held.due_ms)
+    if policy is None or policy.quarantine is None:
+        group.seats.flappers, group.seats.expiries_ms, group.seats.joined_ms = {}, [], {}
+        for member_id in list(group.seats.hidden):
+            if member_id in group.seats.hidden:
+                yield from _release(group, member_id, "policy", now_ms, config)
+    group.vitals.seats_ms = group.vitals.noting(group.seats.earliest_ms)

@@ -1,0 +1,73 @@
+"""Events of groups that Kafka's own coordinator keeps, which are read from its `__consumer_offsets` topic."""
+
+from enum import StrEnum
+
+from coordinator.messages.fields import Event, MemberEvent
+
+
+class ObservedCause(StrEnum):
+    """The causes of a `rebalance_started` of a group that Kafka's coordinator keeps."""
+
+    MEMBER_JOINED = "member_joined"
+    MEMBER_GONE = "member_gone"
+    STATIC_MEMBER_REPLACED = "static_member_replaced"  # another process has its instance id
+    METADATA_CHANGED = "metadata_changed"  # a member's topics, or the assignor
+    LEADER_REJOINED = "leader_rejoined"  # a partition is assigned that never was: a topic has more of them
+    COOPERATIVE_ROUND = "cooperative_round"  # the second round of a cooperative rebalance
+    PROTOCOL_UPGRADED = "protocol_upgraded"
+    PROTOCOL_DOWNGRADED = "protocol_downgraded"
+    TOPICS_CHANGED = "topics_changed"  # a topic has other partitions, was made or deleted
+    UNKNOWN = "unknown"  # nothing differs, or the log has a gap
+
+
+class ObservationBegan(Event, frozen=True, kw_only=True, tag="observation_began"):
+    """The first record of a group that is read. The history of the group begins here.
+
+    Args:
+        founded: The record founds the group, so that nothing is missing before it.
+        from_offset: The record's offset in its partition of `__consumer_offsets`.
+    """
+
+    founded: bool
+    from_offset: int
+
+
+class HistoryGap(Event, frozen=True, kw_only=True, tag="history_gap"):
+    """Changes of the group between two generations are not in the log any more. The history begins anew here.
+
+    `holes` is whether records of the partition are missing between the two; otherwise the generation has fallen, as
+    of a group that was deleted and founded again.
+    """
+
+    from_generation: int
+    to_generation: int
+    holes: bool
+
+
+class MemberGone(MemberEvent, frozen=True, kw_only=True, tag="member_gone"):
+    """A member is not in the group any more. Kafka does not record whether it left or expired.
+
+    Args:
+        last_commit_ms: The time of the last commit of a partition that the member owned; null if none is known.
+        session_timeout_ms: The member's session timeout; null if it is not recorded.
+        likely: `left` if its last commit is so recent that the session cannot have expired, `expired` for a static
+            member, which does not leave by itself; null if it is not known.
+    """
+
+    last_commit_ms: int | None
+    session_timeout_ms: int | None
+    likely: str | None
+
+
+class OffsetsForgotten(Event, frozen=True, kw_only=True, tag="offsets_forgotten"):
+    """Committed offsets are gone: `why` is deleted, or "expired or deleted" where Kafka's records do not tell which."""
+
+    partitions: tuple[tuple[str, int], ...]
+    why: str
+
+
+class TopicNamed(Event, frozen=True, kw_only=True, tag="topic_named"):
+    """The name of a topic id is known. Earlier events and records of the group have the id in place of the name."""
+
+    topic_id: str
+    topic_name: str

@@ -1,0 +1,368 @@
+"""One shard: all groups of one partition of the request topic. `Shard.step` is its entry point.
+
+Each group handles its own requests and deadlines in the order of their times, independently of the other groups:
+    1. the time of a request is the time of its record; a group's time never goes back
+    2. deadlines up to that time fire before the request
+    3. after the requests, deadlines up to the time to which the log was read, minus a slack, fire too
+So the same log gives the same outputs, however it is divided into batches. `clock` derives the times and keeps them
+within bounds. A step whose outputs use up its `budget` defers requests to the next step, as if the log had ended before
+them.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from msgspec.structs import replace
+
+from coordinator.base.context import Context
+from coordinator.base.errors import ErrorCode
+from coordinator.base.hashing import shard_of
+from coordinator.base.limits import HEARTBEAT_BYTES
+from coordinator.classic import checks
+from coordinator.common.events import clock_ahead
+from coordinator.common.handler import Kind, Subject
+from coordinator.common.refusals import reject
+from coordinator.common.transactions import Settling
+from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.messages.heartbeats import AnyHeartbeat, Heartbeat
+from coordinator.messages.move_requests import PEER_RECORDS
+from coordinator.messages.outputs import Output
+from coordinator.messages.requests import Received, TxnOffsetCommit, Unreadable, Wake
+from coordinator.messages.responses import Reply
+from coordinator.moves import drain
+from coordinator.moves.custody import KeptMoves
+from coordinator.moves.peers import received_from_peer
+from coordinator.shard import clock
+from coordinator.shard.bounds import ShardBounds, group_of
+from coordinator.shard.budget import Budget, answer_bytes
+from coordinator.shard.consumer_handlers import CONSUMER_KINDS
+from coordinator.shard.converting import convert, found
+from coordinator.shard.group_types import answer_of_vitals, reconsidered, with_published
+from coordinator.shard.handlers import KINDS
+from coordinator.state.classic_group import Group
+from coordinator.state.consumer_group import ConsumerGroup
+from coordinator.state.group import PLACE_END
+
+
+class Shard(ShardBounds):
+    """A shard and what it does with requests and deadlines."""
+
+    def step(self, log: Sequence[Received], now_ms: int) -> list[Output]:
+        """Handle one batch.
+
+        Args:
+            log: Requests in the order of their offsets. The requests that the step before has `deferred` come first.
+            now_ms: The time for which the batch was planned, Unix milliseconds.
+        """
+        self._clock, self._times = clock.tell(self._clock, log, now_ms, self._config.clock_slack_ms)
+        self._budget, self._waiting, self.deferred = Budget(), set(), []
+        outputs = self._read(log)
+        outputs.extend(self._pass_time())
+        if self._moves is not None:
+            outputs = self._with_moves(self._moves, outputs)
+        self._groups.put_away()
+        self._groups.forget_ends(self._times.horizon_ms)
+        return outputs
+
+    def _read(self, log: Sequence[Received]) -> list[Output]:
+        """Handle the requests of one batch."""
+        budget, rules, slack_ms = self._budget, self._rules, self._config.clock_slack_ms
+        earliest_ms, latest_ms = self._times.earliest_ms, self._times.latest_ms
+        outputs, ahead = list[Output](), list[Received]()
+        for received in log:
+            request: Any = received.request
+            if budget.is_tight and self._must_wait(received):
+                outputs.extend(self._defer(received))
+                continue
+            dated_ms = received.at_ms
+            if dated_ms > latest_ms:
+                ahead.append(received)
+                received = replace(received, at_ms=latest_ms)
+            elif dated_ms < earliest_ms and not received.was_deferred:
+                received = replace(received, at_ms=earliest_ms + slack_ms)
+            elif dated_ms - slack_ms > earliest_ms:
+                earliest_ms = dated_ms - slack_ms
+            if rules.guard is not None and not rules.guard.admits(received, kind := KINDS.get(type(request))):
+                outputs.extend(self._charged(received, rules.guard.refuse(received, kind)))
+                continue
+            is_heartbeat = type(request) is Heartbeat or type(request) is ConsumerGroupHeartbeat
+            if is_heartbeat and (reply := self._answer_soon(request, received.at_ms)) is not None:
+                outputs.append(reply)
+            elif type(request) is not Wake:
+                outputs.extend(self._charged(received, self._take(received)))
+        if ahead:
+            outputs.append(clock_ahead(self._partition, ahead, latest_ms))
+        return outputs
+
+    def _answer_soon(self, request: AnyHeartbeat, at_ms: int) -> Reply | None:
+        """Return the reply to a heartbeat that needs only the vitals of its group; None for every other one.
+
+        Nearly all requests are heartbeats of a group in which no deadline is due.
+        """
+        vitals = self._groups.vitals.get(request.group_id) or self._groups.vitals_of(request.group_id)
+        if vitals is None or not request.group_id or self._lacks_addresses(request.group_id):
+            return None
+        at_ms = max(at_ms, vitals.now_ms)
+        if vitals.earliest_ms <= at_ms:
+            return None
+        vitals.now_ms = at_ms
+        vitals.note_lateness(self._times.now_ms, self._config.late_notice_ms)
+        return answer_of_vitals(vitals, request, at_ms, self._config)
+
+    # -- one request ---------------------------------------------------------------------------------------------------
+
+    def _take(self, received: Received) -> Iterable[Output]:
+        """Handle the part of a request for which its sender has the rights."""
+        request = received.request
+        assert not isinstance(request, Wake), "a wake record is no request"
+        if isinstance(request, Unreadable):
+            return [reject(received, request, self._partition)]
+        if isinstance(request, PEER_RECORDS):
+            return self._take_from_peer(received)
+        kind, guard = KINDS[type(request)], self._rules.guard
+        if guard is None:
+            return self._take_all(kind, received)
+        return guard.limited(received, kind, lambda part: self._take_all(kind, part))
+
+    def _take_all(self, kind: Kind, received: Received) -> Iterator[Output]:
+        request: Any = received.request
+        error = checks.group_id_fits(request, kind.needs_group_id)
+        if error is not ErrorCode.NONE:
+            yield kind.refuse(request, error)
+            return
+        yield from _BY_SUBJECT[kind.subject](self, kind, received)
+
+    def _take_for_group(self, kind: Kind, received: Received) -> Iterator[Output]:
+        """Handle a request to one group, after the group's deadlines up to the time of the request."""
+        request: Any = received.request
+        group_id = request.group_id
+        if self._moves is not None and (yield from self._refused_for_moves(self._moves, kind, received)):
+            return
+        if group_id in self._groups.stored:
+            yield from self._advance(group_id, received.at_ms, self._times.now_ms)
+        group = yield from self._group_for(kind, received)
+        if group is None:
+            return
+        kind = CONSUMER_KINDS[type(request)] if isinstance(group, ConsumerGroup) else kind
+        at_ms = self._begin(group, received)
+        if self._moves is not None:
+            self._moves.note_address(group, request)
+        if (refused := kind.refuse_costly(group, request, group.allowance, at_ms)) is not None:
+            yield refused
+            return
+        epoch = group.generation_id
+        brought = list(with_published(group, self._handle(kind, group, received, at_ms), request, at_ms, self._config))
+        yield from brought
+        if kind.is_costly(group, request):
+            group.allowance = group.allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
+        yield from self._conclude(group, has_lost_consumer=group.generation_id > epoch)
+        yield from self._advance(group_id, at_ms, noticed_ms=at_ms)  # deadlines that the request itself has set
+
+    def _group_for(self, kind: Kind, received: Received) -> Generator[Output, None, Group | ConsumerGroup | None]:
+        """Return the group of a request, created or converted if the request does so; None after a final answer."""
+        request: Any = received.request
+        group_id = request.group_id
+        group = self._groups.open(group_id)
+        if group is None:
+            home = shard_of(group_id, self._partitions)
+            if home != self._partition:
+                why = f"this group's requests belong in partition {home}"
+                yield kind.refuse(request, ErrorCode.NOT_COORDINATOR, why)
+                return None
+            if not self._founds(kind, received):
+                yield from self._handle(kind, None, received, received.at_ms)
+                return None
+            group = yield from found(self._groups.draft(group_id, received.at_ms, kind.founds), request, self._config)
+        elif kind.founds in (None, group.type) or not self._founds(kind, received):
+            return group
+        else:
+            at_ms = self._begin(group, received)
+            group = yield from convert(group, request, at_ms, self._config)
+        if group is not None:
+            self._groups.put(group)
+        return group
+
+    def _founds(self, kind: Kind, received: Received) -> bool:
+        """Return whether a request creates its group, or replaces an Empty group of the other protocol."""
+        request: Any = received.request
+        if not kind.creates_group(request) or kind.error_on_its_own(request, self._config) is not ErrorCode.NONE:
+            return False
+        return kind.answers_at_once(None, request, self._context(received, received.at_ms)) is None
+
+    def _take_heartbeats(self, kind: Kind, received: Received) -> Iterator[Output]:
+        """Handle the heartbeats of one record, each like a record of its own, and answer them together."""
+        request: Any = received.request
+        codes = list[int]()
+        if kind.error_on_its_own(request, self._config) is ErrorCode.NONE:
+            for heartbeat in request.each():
+                of_one = KINDS[type(heartbeat)]
+                for output in self._beat(of_one, heartbeat, received):
+                    if type(output) is Reply and type(output.answer) is of_one.answer:
+                        codes.append(output.answer.code)
+                    else:
+                        yield output
+            self._budget.spend_bytes("", HEARTBEAT_BYTES * len(codes), received.size_bytes)
+        yield from self._handle(kind, codes, received, received.at_ms)
+
+    def _beat(self, kind: Kind, heartbeat: AnyHeartbeat, received: Received) -> Iterable[Output]:
+        """Handle one heartbeat of a record, or refuse it if requests to its group wait for the next step."""
+        guard, group_id = self._rules.guard, heartbeat.group_id
+        waits = self._budget.is_tight and (group_id in self._waiting or self._budget.is_spent_by(group_id))
+        if waits or self._lacks_addresses(group_id):  # the record's mailbox is not the member's
+            return [kind.refuse(heartbeat, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+        if guard is not None and not guard.admits(single := _single(heartbeat, received), kind):
+            return self._charged(single, guard.refuse(single, kind))
+        if (reply := self._answer_soon(heartbeat, received.at_ms)) is not None:
+            return [reply]
+        single, is_classic = _single(heartbeat, received), type(heartbeat) is Heartbeat
+        return self._charged(single, self._take(single) if is_classic else self._answer_by_code(kind, single))
+
+    def _answer_by_code(self, kind: Kind, received: Received) -> Iterator[Output]:
+        """Answer a bare heartbeat after the deadlines of its group, or refuse it if its response may have more."""
+        request: Any = received.request
+        yield from self._advance(request.group_id, received.at_ms, self._times.now_ms)
+        yield self._answer_soon(request, received.at_ms) or kind.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def _take_for_groups(self, kind: Kind, received: Received) -> Iterator[Output]:
+        """Handle a request to all groups, after their deadlines up to the time of the request."""
+        request: Any = received.request
+        at_ms = received.at_ms
+        if (refused := kind.refuse_costly(self._groups, request, self._allowance, at_ms)) is not None:
+            yield refused
+            return
+        for group_id in self._groups.due_by(at_ms):
+            if group_id not in self._waiting:
+                yield from self._advance(group_id, at_ms, self._times.now_ms)
+        in_transit = () if self._moves is None else self._moves.listed()
+        brought = list(self._handle(kind, chain(self._groups.listed(), in_transit), received, at_ms))
+        if kind.is_costly(self._groups, request):
+            self._allowance = self._allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
+        yield from brought
+
+    def _take_for_transactions(self, kind: Kind, received: Received) -> Iterator[Output]:
+        """Handle a report of ended transactions, after the deadlines of the groups with their commits."""
+        request: Any = received.request
+        settling = Settling(self._transactions_topic_id, self._settled_before, self._open_transactions)
+        before = PLACE_END if settling.is_of_earlier_topic(request) else request.settled_before
+        for group_id in self._groups.with_pending(before):
+            yield from self._end_drain(group_id, received.at_ms)
+            yield from self._advance(group_id, received.at_ms, self._times.now_ms)
+            if (group := self._groups.open(group_id)) is not None:
+                group.vitals.now_ms = max(received.at_ms, group.vitals.now_ms)
+                settling.groups.append(group)
+        yield from self._handle(kind, settling, received, received.at_ms)
+        self._settled_before, self._transactions_topic_id = settling.settled_before, settling.topic_id
+        self._open_transactions = settling.open
+        for settled in settling.groups:
+            at_ms = settled.vitals.now_ms
+            yield from self._advance(settled.group_id, at_ms, noticed_ms=at_ms)
+            yield from self._end_drain(settled.group_id, at_ms)
+
+    def _take_for_rules(self, kind: Kind, received: Received) -> Iterator[Output]:
+        """Handle a request to the access rules."""
+        yield from self._handle(kind, self._rules, received, received.at_ms)
+
+    def _take_for_policies(self, kind: Kind, received: Received) -> Iterator[Output]:
+        """Handle a request to the policies, after the deadlines of all groups up to the time of the request."""
+        for group_id in self._groups.due_by(received.at_ms):
+            if group_id not in self._waiting:
+                yield from self._advance(group_id, received.at_ms, self._times.now_ms)
+        before = self._policies.written
+        yield from self._handle(kind, self._policies, received, received.at_ms)
+        if self._policies.written != before:
+            for group_id in self._groups.held():
+                group = self._groups.open(group_id)
+                assert group is not None, "a group with vitals exists"
+                at_ms, config = self._begin(group, received), self._policies.config_of(group_id)
+                yield from reconsidered(group, at_ms, config)
+                yield from self._advance(group_id, at_ms, noticed_ms=at_ms)
+
+    # -- moves between coordinators ------------------------------------------------------------------------------------
+
+    def _lacks_addresses(self, group_id: str) -> bool:
+        """Return whether a group has come here and the mailbox of some member is not known yet."""
+        return self._moves is not None and self._moves.lacks_addresses(group_id)
+
+    def _refused_for_moves(self, moves: KeptMoves, kind: Kind, received: Received) -> Generator[Output, None, bool]:
+        """Refuse a request whose name is elsewhere, or a commit of a drained name. Return whether it is refused."""
+        request: Any = received.request
+        if is_in_transaction := type(request) is TxnOffsetCommit:
+            yield from self._end_drain(request.group_id, received.at_ms)
+        refused = moves.refuse(kind, request)
+        if refused is None and is_in_transaction:
+            refused = drain.refuse_commit(moves, kind, request)
+        if refused is not None:
+            yield refused
+        return refused is not None
+
+    def _take_for_moves(self, kind: Kind, received: Received) -> Iterator[Output]:
+        """Handle a request to move a name, after the deadlines of its group up to the time of the request."""
+        request: Any = received.request
+        if (home := shard_of(request.group_id, self._partitions)) != self._partition:
+            yield kind.refuse(request, ErrorCode.NOT_COORDINATOR, f"this group's requests belong in partition {home}")
+            return
+        yield from self._advance(request.group_id, received.at_ms, self._times.now_ms)
+        moves = self._kept_moves() if self._moves is None else self._moves
+        outputs = self._handle(kind, moves, received, received.at_ms)
+        yield from self._about_moves(moves, request.group_id, received, outputs)
+        if not moves.moves.is_blank:
+            self._moves = moves  # a coordinator without peers has imported its first group
+
+    def _take_for_slots(self, kind: Kind, received: Received) -> Iterator[Output]:
+        """Handle a request to move slots. No deadline of a group depends on its slot."""
+        moves = self._kept_moves() if self._moves is None else self._moves
+        yield from self._handle(kind, moves, received, received.at_ms)
+
+    def _take_from_peer(self, received: Received) -> Iterator[Output]:
+        """Handle a record of another coordinator."""
+        record: Any = received.request
+        moves = self._kept_moves() if self._moves is None else self._moves
+        yield from self._about_moves(moves, group_of(received), received, received_from_peer(moves, received, record))
+
+    def _about_moves(
+        self, moves: KeptMoves, group_id: str, received: Received, outputs: Iterable[Output]
+    ) -> Iterator[Output]:
+        """Yield the outputs about a name, those of deadlines of a group that has come, and parts of one that goes."""
+        moves.noticed_ms = self._times.now_ms
+        was_here = group_id in self._groups.stored
+        yield from outputs
+        if not was_here and (group := self._groups.open(group_id)) is not None:
+            yield from self._advance(group_id, group.vitals.now_ms, noticed_ms=received.at_ms)
+
+    def _handle(self, kind: Kind, subject: Any, received: Received, at_ms: int) -> Iterator[Output]:
+        """Check a request, and call its handler or refuse it."""
+        request: Any = received.request
+        context = self._context(received, at_ms)
+        if (outputs := kind.answers_at_once(subject, request, context)) is not None:
+            yield from outputs
+        elif (error := kind.error_of(subject, request, self._config)) is ErrorCode.NONE:
+            yield from kind.handler(subject, request, context)
+        else:
+            if subject is not None:
+                yield from kind.on_refusal(subject, request, error, context)
+            yield kind.refuse(request, error)
+
+    def _context(self, received: Received, at_ms: int) -> Context:
+        request: Any = received.request
+        absent_ms = self._groups.not_before_ms(request.group_id) or self._times.floor_ms
+        config, partition, offset = self._policies.config_of(request.group_id), self._partition, received.offset
+        settled = self._settled_before, self._open_transactions
+        return Context(at_ms, config, partition, offset, self._secret, absent_ms, *settled)
+
+
+_BY_SUBJECT: dict[Subject, Callable[[Shard, Kind, Received], Iterator[Output]]] = {
+    Subject.GROUP: Shard._take_for_group,
+    Subject.GROUPS: Shard._take_for_groups,
+    Subject.TRANSACTIONS: Shard._take_for_transactions,
+    Subject.HEARTBEATS: Shard._take_heartbeats,
+    Subject.RULES: Shard._take_for_rules,
+    Subject.POLICIES: Shard._take_for_policies,
+    Subject.MOVES: Shard._take_for_moves,
+    Subject.SLOTS: Shard._take_for_slots,
+}
+
+
+def _single(heartbeat: AnyHeartbeat, received: Received) -> Received:
+    """Return a heartbeat as a record of its own. The record that has it pays for its bytes."""
+    return replace(received, request=heartbeat, size_bytes=0)

@@ -1,0 +1,287 @@
+"""The common parts of groups of both protocols: times and waits, versions, fencing tokens and committed offsets.
+
+`GroupVitals` and `AnyGroup` are mixins of the two kinds of vitals and of groups. A mixin names the fields that its
+methods need, and each kind has them as fields of its own, because the order of the fields is part of the stored bytes.
+"""
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from msgspec import Struct
+
+from coordinator.base.limits import ANSWER_BYTES_BURST, ANSWER_BYTES_FREE, ANSWER_BYTES_PER_S, OFFSETS_PER_GROUP_MAX
+from coordinator.base.states import Phase
+
+PLACE_END = 2**63
+"""Above the places of all commits. Earlier code accepted every place that fits into 64 bits."""
+
+
+class Allowance(Struct, array_like=True, frozen=True):
+    """The used part of the allowance for large responses, and the time of that count."""
+
+    used_bytes: int = 0
+    at_ms: int = 0
+
+    def left_at(self, now_ms: int) -> int:
+        """Return the number of bytes left. It is below 0 after a response that was larger than the bytes left."""
+        return ANSWER_BYTES_BURST - self._used_at(now_ms)
+
+    def with_answer(self, answer_bytes: int, now_ms: int) -> "Allowance":
+        """Return the allowance after a response. A small response costs nothing."""
+        if answer_bytes <= ANSWER_BYTES_FREE:
+            return self
+        return Allowance(self._used_at(now_ms) + answer_bytes, max(now_ms, self.at_ms))
+
+    def _used_at(self, now_ms: int) -> int:
+        restored = max(now_ms - self.at_ms, 0) * ANSWER_BYTES_PER_S // 1_000
+        return max(self.used_bytes - restored, 0)
+
+
+class Session(Struct, array_like=True):
+    """The session timeout of one member id, and the time at which it expires.
+
+    Args:
+        extended: The session was extended once because the coordinator had been unavailable. It is not extended again
+            before the next renewal.
+    """
+
+    deadline_ms: int
+    timeout_ms: int
+    extended: bool = False
+
+
+class Offset(Struct, array_like=True, frozen=True):
+    """A committed offset.
+
+    Args:
+        topic_id: The id that the topic had; None if the commit did not name it.
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None
+    topic_id: str | None = None
+
+
+class PendingCommit(Struct, array_like=True):
+    """The offsets that a transaction commits when it ends.
+
+    Args:
+        generation_id, member_id: As in the request, for the records of the offsets.
+        offsets: By topic and partition; None where a later commit has replaced the offset.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    generation_id: int
+    member_id: str
+    offsets: dict[str, dict[int, Offset | None]]
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.offsets.values()))
+
+    def partitions(self) -> Iterator[tuple[tuple[str, int], Offset | None]]:
+        """Yield each partition with its offset."""
+        for topic, partitions in self.offsets.items():
+            for partition, offset in partitions.items():
+                yield (topic, partition), offset
+
+
+class PendingIndex:
+    """The pending commits of a group by partition, so that no request looks through all of them. It is not stored.
+
+    Attributes:
+        offsets: The number of all their offsets, also of those that a later commit has replaced.
+    """
+
+    def __init__(self, commits: Mapping[int, PendingCommit]) -> None:
+        self.offsets = 0
+        self._counts = Counter[tuple[str, int]]()
+        self._places: dict[tuple[str, int], list[int]] = {}  # sorted; without commits whose offset was replaced
+        for place, commit in commits.items():
+            self.add(place, commit)
+
+    def __contains__(self, partition: tuple[str, int]) -> bool:
+        return partition in self._counts
+
+    def add(self, place: int, commit: PendingCommit) -> None:
+        """Add a commit."""
+        self.offsets += commit.count
+        for partition, offset in commit.partitions():
+            self._counts[partition] += 1
+            if offset is not None:
+                insort(self._places.setdefault(partition, []), place)
+
+    def remove(self, place: int, commit: PendingCommit) -> None:
+        """Remove a commit."""
+        self.offsets -= commit.count
+        for partition, offset in commit.partitions():
+            self._counts[partition] -= 1
+            if not self._counts[partition]:
+                del self._counts[partition]
+            if offset is not None:
+                places = self._places[partition]
+                del places[bisect_left(places, place)]
+                if not places:
+                    del self._places[partition]
+
+    def take(self, partition: tuple[str, int], before: int) -> list[int]:
+        """Remove a partition from the commits with a place before `before`. Return their places."""
+        places = self._places.get(partition, [])
+        taken, left = places[: (end := bisect_left(places, before))], places[end:]
+        if left:
+            self._places[partition] = left
+        else:
+            self._places.pop(partition, None)
+        return taken
+
+
+class GroupVitals:
+    """Waits that are noted as deadlines."""
+
+    phase: Phase
+    now_ms: int
+    earliest_ms: int
+    back_ms: int
+    offsets_ms: int
+
+    def renew(self, session: Session, now_ms: int) -> None:
+        """Start the session timeout again from `now_ms`."""
+        session.deadline_ms, session.extended = self.wait(now_ms, session.timeout_ms), False
+
+    def wait(self, now_ms: int, wait_ms: int) -> int:
+        """Return the end of a wait that begins now, and note it as a deadline. A wait of 0 ms ends at once."""
+        deadline_ms = now_ms
+        if wait_ms:
+            deadline_ms = (self.back_ms if self.back_ms > now_ms else now_ms) + wait_ms
+        if deadline_ms < self.earliest_ms:
+            self.earliest_ms = deadline_ms
+        return deadline_ms
+
+    def note_lateness(self, noticed_ms: int, late_notice_ms: int) -> None:
+        """Store when the coordinator became available again, if it was unavailable or if a clock was wrong."""
+        if noticed_ms - self.now_ms > late_notice_ms or self.back_ms > noticed_ms:
+            self.back_ms = noticed_ms
+
+    def noting(self, deadline_ms: int) -> int:
+        """Note that `deadline_ms` is one of the deadlines, and return it."""
+        if deadline_ms < self.earliest_ms:
+            self.earliest_ms = deadline_ms
+        return deadline_ms
+
+
+class AnyGroup:
+    """Versions, fencing tokens and committed offsets."""
+
+    group_id: str
+    since_ms: int
+    version: int
+    token: int
+    vitals: GroupVitals
+    offsets: dict[str, dict[int, Offset]]
+    offsets_count: int
+    pending_commits: dict[int, PendingCommit]
+
+    @property
+    def phase(self) -> Phase:
+        return self.vitals.phase
+
+    @property
+    def generation_id(self) -> int:
+        """The number of the latest generation; in the consumer protocol, the group epoch."""
+        raise NotImplementedError
+
+    def retained_since_ms(self, topic: str, offset: Offset) -> int | None:
+        """Return the time from which the retention time of an offset counts; None if the offset is kept."""
+        raise NotImplementedError
+
+    def subscribes(self, topic: str) -> bool:
+        """Return whether the members may be reading a topic."""
+        raise NotImplementedError
+
+    def end(self, now_ms: int) -> None:
+        """Change to Dead: the shard removes the group."""
+        raise NotImplementedError
+
+    def next_version(self) -> int:
+        """Return the next version of the group's records and events."""
+        self.version += 1
+        return self.version
+
+    def next_token(self, now_ms: int, floor: int) -> int:
+        """Return a fencing token above all that the group has given: the group's time, in microseconds since 1970.
+
+        If a group is removed for longer than its entry among the removed groups is kept, its tokens still grow: the
+        time has passed the old tokens.
+
+        Args:
+            floor: No token is below it.
+
+        Source: M. Kleppmann, How to do distributed locking.
+        """
+        self.token = max(self.token + 1, floor, now_ms * 1_000)
+        return self.token
+
+    def look_at_offsets(self, at_ms: int) -> None:
+        """Schedule a check of expired offsets at `at_ms`, or keep an earlier one."""
+        self.vitals.offsets_ms = self.vitals.noting(min(self.vitals.offsets_ms, at_ms))
+
+    def keep_offset(self, topic: str, partition: int, offset: Offset) -> None:
+        """Store a committed offset in place of the earlier one."""
+        partitions = self.offsets.setdefault(topic, {})
+        self.offsets_count += partition not in partitions
+        partitions[partition] = offset
+
+    def forget_offset(self, topic: str, partition: int) -> None:
+        """Remove a committed offset."""
+        del self.offsets[topic][partition]
+        self.offsets_count -= 1
+        if not self.offsets[topic]:
+            del self.offsets[topic]
+
+    def is_unstable(self, topic: str, partition: int) -> bool:
+        """Return whether an open transaction may commit an offset of this partition."""
+        return bool(self.pending_commits) and (topic, partition) in self.pending_index
+
+    @cached_property
+    def pending_index(self) -> PendingIndex:
+        """The pending commits by partition."""
+        return PendingIndex(self.pending_commits)
+
+    def keep_pending(self, place: int, commit: PendingCommit) -> None:
+        """Store the offsets of an open transaction."""
+        assert place not in self.pending_commits, f"the commit {place} is pending already"
+        self.pending_index.add(place, commit)
+        self.pending_commits[place] = commit
+
+    def drop_pending(self, place: int) -> PendingCommit | None:
+        """Remove the offsets of a transaction that has ended, and return them."""
+        if (commit := self.pending_commits.get(place)) is not None:
+            self.pending_index.remove(place, commit)
+            del self.pending_commits[place]
+        return commit
+
+    def replace_pending(self, topic: str, partition: int, before: int = PLACE_END) -> None:
+        """Note that a later commit has replaced the pending offsets of a partition.
+
+        Args:
+            before: Only those of commits with a place before it.
+        """
+        if self.pending_commits:
+            for place in self.pending_index.take((topic, partition), before):
+                self.pending_commits[place].offsets[topic][partition] = None
+
+    def has_room_for_offset(self, topic: str, partition: int) -> bool:
+        """Return whether an offset may be stored: it replaces another one, or the group has room for one more."""
+        return self.offsets_count < OFFSETS_PER_GROUP_MAX or partition in self.offsets.get(topic, {})
+
+    def all_offsets(self) -> Iterator[tuple[str, int, Offset]]:
+        """Yield the committed offsets: topic, partition, offset."""
+        for topic, partitions in self.offsets.items():
+            for partition, offset in partitions.items():
+                yield topic, partition, offset
