@@ -28,23 +28,24 @@
     │ streaming.administration.rules
     ├── BadRules            The text contains no valid rules
     ├── RulesRefused        The brokers refused to show their rules
-    │ streaming.cli.changing
-    ├── NotConfirmed        The change was not confirmed
-    ├── Ambiguous           A name means several members
-    │ streaming.cli.extras
-    ├── ExtraMissing        The command needs an extra that is not installed
-    │ streaming.cli.prepare
-    ├── NoArchive           The class archive could not be made. The coordinator runs without it, but starts more slowly
-    │ streaming.cli.request
+    │ streaming.cli.admin.request
     ├── NotARequest         The arguments of the command line are not a request
-    │ streaming.cli.resets
-    ├── Uncertain           The offsets that were committed at that time are no longer certain
-    │ streaming.cli.showing
-    ├── BadPattern          The text is not a regular expression
-    │ streaming.cli.telling
+    │ streaming.cli.groups.change
+    ├── Ambiguous           A name means several members
+    │ streaming.cli.groups.history
     ├── BadPlace            The text does not name a partition
-    │ streaming.cli.times
+    │ streaming.cli.groups.resets
+    ├── Uncertain           The offsets that were committed at that time are no longer certain
+    │ streaming.cli.groups.show
+    ├── BadPattern          The text is not a regular expression
+    │ streaming.cli.lib.extras
+    ├── ExtraMissing        The command needs an extra that is not installed
+    │ streaming.cli.lib.options
+    ├── NotConfirmed        The change was not confirmed
+    │ streaming.cli.lib.times
     ├── BadTime             The text is not a time or a duration
+    │ streaming.cli.services.prepare
+    ├── NoArchive           The class archive could not be made. The coordinator runs without it, but starts more slowly
     │ streaming.config.oauth
     ├── TokenUnavailable    The token endpoint does not respond, or is temporarily unavailable
     ├── TokenRefused        The token endpoint refuses the client, or its response contains no token
@@ -65,29 +66,29 @@
     ├── ObserverFailed      The observer's query ended by itself; the text names the cause
     │ streaming.observe.source
     ├── SourceLost          Records of the source may be missing, so that the checkpoint must not be used
+    │ streaming.query.checkpoint.exporting
+    ├── Unfinished          A batch of the checkpoint was planned and is not finished
+    │ streaming.query.checkpoint.fencing
+    ├── TokensUnread        The groups topic could not be read to its end
+    │ streaming.query.checkpoint.outdated
+    ├── CheckpointOutdated  Another checkpoint was in use after this one
+    │ streaming.query.checkpoint.replaced
+    ├── RequestsReplaced    Handled requests are no longer in the request topic
+    │ streaming.query.checkpoint.replan
+    ├── NothingPlanned      The checkpoint has no planned batch that is not finished
     │ streaming.query.coordinator
     ├── QueryFailed         The query ended by itself; the text names the cause
-    │ streaming.query.exporting
-    ├── Unfinished          A batch of the checkpoint was planned and is not finished
-    │ streaming.query.failures
-    ├── SparkRefused        Spark could not start; the text names the cause
-    │ streaming.query.fencing
-    ├── TokensUnread        The groups topic could not be read to its end
     │ streaming.query.lease
     ├── LeaseLost           Another driver holds the lease now. The exit code allows another start, which stands by
-    │ streaming.query.outdated
-    ├── CheckpointOutdated  Another checkpoint was in use after this one
-    │ streaming.query.replaced
-    ├── RequestsReplaced    Handled requests are no longer in the request topic
-    │ streaming.query.replan
-    ├── NothingPlanned      The checkpoint has no planned batch that is not finished
-    │ streaming.query.session
+    │ streaming.query.spark.failures
+    ├── SparkRefused        Spark could not start; the text names the cause
+    │ streaming.query.spark.session
     ├── ConnectorMissing    Spark's Kafka connector is missing
     ├── MasterMismatch      Spark runs on another master than the one that was asked for
     ├── PackageInArchive    The package is in an archive, which Java cannot read, and spark-submit has not started Java
-    │ streaming.query.stores
+    │ streaming.query.spark.stores
     ├── StoreRefused        The checkpoint is on a store on which two drivers could write one batch
-    │ streaming.query.user_config
+    │ streaming.query.spark.user_config
     ├── BadSparkSettings    A setting of Spark has a value that the coordinator cannot use, or its file cannot be read
     │ streaming.sizing.table
     ├── BadCosts            The file contains no valid costs, or it cannot be read

@@ -1,7 +1,7 @@
 """Output on standard error: lines for a person, or one JSON object a line for a program (`--log-format`).
 
-    {"time": "2026-11-22T07:46:06.123Z", "level": "WARNING", "logger": "streaming.query.alarm", "message": "...",
-     "exception": "Traceback ..."}
+    {"time": "2026-11-22T07:46:06.123Z", "level": "WARNING", "logger": "streaming.query.watchers.alarm",
+     "message": "...", "exception": "Traceback ..."}
 
 Clients choose the names in messages. No name can end a line or control a terminal.
 """

@@ -25,8 +25,8 @@ from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable
 from streaming.kafka.any_broker import values_of
 from streaming.kafka.topics import any_broker
-from streaming.views.fields import PartitionKey
-from streaming.views.reading import Reading
+from streaming.views.api.reading import Reading
+from streaming.views.state.fields import PartitionKey
 from streaming.wire.records import decode_group_record
 from streaming.wire.standing import Order, Standing
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from streaming.errors import BadReset, NotFound
-from streaming.views.fields import PartitionKey
-from streaming.views.lag import Bounds
+from streaming.views.state.fields import PartitionKey
+from streaming.views.state.lag import Bounds
 from streaming.views.text import escape
 
 

@@ -12,17 +12,17 @@ from typing import Annotated, Any
 import typer
 
 from streaming import __version__
-from streaming.cli.access import app as access
-from streaming.cli.checkpoints import app as checkpoints
-from streaming.cli.doctor import doctor
-from streaming.cli.export import export
-from streaming.cli.extras import require
-from streaming.cli.groups import app as groups
-from streaming.cli.groups import watch
-from streaming.cli.moves import grow, move, slots
-from streaming.cli.observing import acls, observe
-from streaming.cli.offsets import app as offsets
-from streaming.cli.options import (
+from streaming.cli.admin.access import app as access
+from streaming.cli.admin.checkpoints import app as checkpoints
+from streaming.cli.admin.doctor import doctor
+from streaming.cli.admin.export import export
+from streaming.cli.admin.policy import app as policy
+from streaming.cli.admin.size import size
+from streaming.cli.groups.groups import app as groups
+from streaming.cli.groups.groups import watch
+from streaming.cli.groups.offsets import app as offsets
+from streaming.cli.lib.extras import require
+from streaming.cli.lib.options import (
     BootstrapServers,
     Checkpoint,
     Data,
@@ -37,8 +37,8 @@ from streaming.cli.options import (
     TopicPrefix,
     with_peers,
 )
-from streaming.cli.policy import app as policy
-from streaming.cli.sizing import size
+from streaming.cli.moves.moves import grow, move, slots
+from streaming.cli.services.observe import acls, observe
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
 from streaming.logs import FORMAT_VARIABLE, LogFormat, fit_for_a_terminal, set_up, tell, tell_failure
@@ -125,7 +125,7 @@ def up(
 ) -> None:
     """Run a broker or several, the topics, the query, a gateway, a dashboard and a demo here, until Ctrl-C."""
     require("all")
-    from streaming.cli.service import run_embedded
+    from streaming.cli.services.service import run_embedded
 
     run_embedded(
         data,
@@ -156,7 +156,7 @@ def run(
     A failed query prints the reason. Exits 1 if another start may succeed, 78 if an operator must correct something.
     """
     require("coordinator")
-    from streaming.cli.service import run_query
+    from streaming.cli.services.service import run_query
 
     settings = Settings.load(
         bootstrap_servers=bootstrap_servers,
@@ -226,7 +226,7 @@ def gateway(
     Use its address as bootstrap.servers. This coordinator serves the group requests, the brokers all others.
     """
     require("gateway")
-    from streaming.cli.service import run_gateway
+    from streaming.cli.services.service import run_gateway
 
     settings = Settings.load(
         bootstrap_servers=bootstrap_servers,
@@ -267,7 +267,7 @@ def dashboard(
     It reads the output topics and writes nothing. It has no password: each client that reaches the port sees all data.
     """
     require("page")
-    from streaming.cli.service import run_dashboard
+    from streaming.cli.services.service import run_dashboard
 
     settings = Settings.load(
         bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix, dashboard_host=host, dashboard_port=port
@@ -279,7 +279,7 @@ def dashboard(
 def broker(data: Data = None, port: Port = None, ready_file: ReadyFile = None) -> None:
     """Run the embedded broker alone, until Ctrl-C."""
     require("coordinator")
-    from streaming.cli.service import run_broker
+    from streaming.cli.services.service import run_broker
 
     run_broker(data, port, ready_file=ready_file, tell=tell)
 
@@ -290,7 +290,7 @@ def prepare(
 ) -> None:
     """Download all jars, and make the class archive that halves the time of Spark's start. It takes a minute, once."""
     require("coordinator")
-    from streaming.cli.prepare import prepare as made
+    from streaming.cli.services.prepare import prepare as made
 
     typer.echo(made(tell, with_s3=s3))
 
@@ -333,7 +333,7 @@ def request(
 
     coordinator request join_group -g demo client_id=ana session_timeout_ms=10000
     """
-    from streaming.cli.request import ask
+    from streaming.cli.admin.request import ask
 
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
     answer = ask(settings, what, fields or [], group, timeout_s)
@@ -415,7 +415,7 @@ def tables(
     table: Annotated[Table | None, typer.Argument(help="The table; by default all of them.")] = None,
 ) -> None:
     """Print the tables that the coordinator executes, and the state diagram, as Markdown."""
-    from streaming.cli.tables import tables as written
+    from streaming.cli.admin.tables import tables as written
 
     typer.echo(written(table.value if table else None))
 

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from coordinator.assignors.server import SERVER_ASSIGNORS
 from coordinator.base.limits import GROUP_ID_CHARS_MAX, NAME_CHARS_MAX
+from coordinator.member.consumer_config import ConsumerProtocolConfig
 from coordinator.member.requests import MemberConfig
-from streaming.client.consumer_protocol.data import ConsumerProtocolConfig
 from streaming.client.plans import SETTING, resolve
 from streaming.client.strategies import Strategy
 from streaming.client.transport import LANES_MAX, Transport

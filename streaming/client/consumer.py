@@ -19,11 +19,11 @@ from kafka import ConsumerRebalanceListener, TopicPartition
 from kafka.errors import IllegalStateError
 
 from coordinator.base.consumer_protocol import CONSUMERS
+from coordinator.member.consumer_config import Wanted
 from coordinator.member.effects import Effect
 from coordinator.member.owned_partitions import Change, ListenerCall
 from streaming.client.committing import Callback, Commits
 from streaming.client.config import configure_consumer
-from streaming.client.consumer_protocol.data import Wanted
 from streaming.client.consumer_protocol.facts import SubscribedTopics
 from streaming.client.membership import membership
 from streaming.client.participant import InGroup, Racks

@@ -19,11 +19,11 @@ from kafka.errors import IllegalStateError, KafkaConfigurationError
 
 from coordinator.base.consumer_protocol import RESOURCES
 from coordinator.base.limits import NAME_CHARS_MAX
+from coordinator.member.consumer_config import Wanted
 from coordinator.member.effects import Effect
 from coordinator.member.owned_partitions import Change, ListenerCall
 from coordinator.messages.consumer_requests import TopicFact
 from streaming.client.config import ClientConfig, configure_member
-from streaming.client.consumer_protocol.data import Wanted
 from streaming.client.membership import membership
 from streaming.client.participant import InGroup, Racks
 from streaming.client.plans import SETTING

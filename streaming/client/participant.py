@@ -15,6 +15,7 @@ from kafka.errors import KafkaError, RetriableError, for_code
 from msgspec import Struct
 
 from coordinator.base.consumer_protocol import subscribed_topics
+from coordinator.member.consumer_states import State
 from coordinator.member.effects import (
     Assigned,
     CoordinatorSilent,
@@ -28,7 +29,6 @@ from coordinator.member.effects import (
 from coordinator.member.member import MemberState
 from coordinator.member.owned_partitions import Holding
 from streaming.client.callbacks import Listening, told_all
-from streaming.client.consumer_protocol.states import State
 from streaming.client.driver import Driver, MemberDriver
 from streaming.client.plans import effective_protocol, make_plan, offer, read_assignment
 from streaming.client.strategies import LastAssignment, Strategy

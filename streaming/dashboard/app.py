@@ -34,9 +34,9 @@ from streaming.dashboard.files import File, read_all
 from streaming.dashboard.live import Live, NoSuchGroup, NotYet, Status
 from streaming.dashboard.request_filter import RequestFilter
 from streaming.dashboard.streams import TOLD, Stream
-from streaming.views.answers import json_schema, to_json
-from streaming.views.rows import Error, GroupDetail, Overview, Owner, Sources, Timeline
-from streaming.views.why import Why
+from streaming.views.api.answers import json_schema, to_json
+from streaming.views.api.rows import Error, GroupDetail, Overview, Owner, Sources, Timeline
+from streaming.views.sentences.why import Why
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from streaming.config.settings import Settings
 from streaming.dashboard.live import Live, Phase, Status
 from streaming.errors import BrokerUnreachable, NoCoordinator
 from streaming.progress import Work, logged
-from streaming.views.lag import EndOffsets
-from streaming.views.reading import Reading
+from streaming.views.api.reading import Reading
+from streaming.views.state.lag import EndOffsets
 
 log = logging.getLogger(__name__)
 

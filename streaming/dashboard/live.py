@@ -23,13 +23,13 @@ from coordinator.messages.fields import Event
 from streaming.dashboard.feed import Change, Feed
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.views import Raw, Views
-from streaming.views import answers as say
-from streaming.views.fields import PartitionKey
-from streaming.views.fold import PublishedRecord
-from streaming.views.lag import Bounds, Ends, lowest_committed, places
-from streaming.views.lives import Life, joined, named_by
-from streaming.views.rows import GroupSummary
-from streaming.views.why import why
+from streaming.views.api import answers as say
+from streaming.views.api.fold import PublishedRecord
+from streaming.views.api.lives import Life, joined, named_by
+from streaming.views.api.rows import GroupSummary
+from streaming.views.sentences.why import why
+from streaming.views.state.fields import PartitionKey
+from streaming.views.state.lag import Bounds, Ends, lowest_committed, places
 
 OVERVIEW_KEPT_S = 0.2
 ANSWERS_KEPT = 64

@@ -16,8 +16,8 @@ from streaming.dashboard.following import Following
 from streaming.dashboard.live import Live
 from streaming.dashboard.request_filter import names_of
 from streaming.errors import PortTaken
-from streaming.views.metrics import GroupFigures
-from streaming.views.observed_metrics import LABELS, SeveralFigures
+from streaming.views.metrics.metrics import GroupFigures
+from streaming.views.metrics.observed import LABELS, SeveralFigures
 
 log = logging.getLogger(__name__)
 

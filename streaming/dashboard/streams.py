@@ -21,8 +21,8 @@ from starlette.concurrency import run_in_threadpool
 
 from streaming.dashboard.feed import Change
 from streaming.dashboard.live import Live, NoSuchGroup, NotYet, Status, to_row
-from streaming.views.answers import to_json
-from streaming.views.rows import EventRow, GroupDetail, GroupSummary
+from streaming.views.api.answers import to_json
+from streaming.views.api.rows import EventRow, GroupDetail, GroupSummary
 
 TOLD: dict[str, Any] = {
     "status": Status,

@@ -23,9 +23,9 @@ from streaming.config.settings import Settings
 from streaming.demo.orders import PARTITIONS
 from streaming.demo.worker import GROUP, TOPIC
 from streaming.moments import unix_ms
+from streaming.views.api.watching import follow
+from streaming.views.sentences.records import Gap, Line
 from streaming.views.text import clock
-from streaming.views.watching import follow
-from streaming.views.words import Gap, Line
 
 OFFSETS_EVERY_S = 5.0
 GLANCE_S = 0.2

@@ -11,10 +11,10 @@ from streaming.errors import CheckpointMismatch
 from streaming.kafka.brokers import listed
 from streaming.kafka.offsets import OffsetAsker
 from streaming.kafka.topics import ALTERED
-from streaming.query import identity
-from streaming.query.identity import Identity
-from streaming.query.parts import REPLANNED, missing_parts
-from streaming.query.running import local_folder
+from streaming.query.checkpoint import identity
+from streaming.query.checkpoint.identity import Identity
+from streaming.query.checkpoint.parts import REPLANNED, missing_parts
+from streaming.query.checkpoint.running import local_folder
 
 IDENTITY_BYTES_MAX = 1_000_000
 LEADERS_WAIT_S = 5.0

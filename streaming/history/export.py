@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from streaming.config.settings import Settings
 from streaming.errors import UserError
 from streaming.history.tables import TABLES, table_of, to_row
-from streaming.views.fold import PublishedRecord, Views
-from streaming.views.reading import Reading
+from streaming.views.api.fold import PublishedRecord, Views
+from streaming.views.api.reading import Reading
 from streaming.wire.records import Tombstone
 
 ROWS_AT_ONCE = 20_000

@@ -2,8 +2,8 @@
 
 from streaming.errors import Exit
 from streaming.kafka.rights import SOURCE_TOPIC
-from streaming.query.failures import CAUSES as SHARED
-from streaming.query.failures import CONCURRENT, Causes
+from streaming.query.spark.failures import CAUSES as SHARED
+from streaming.query.spark.failures import CONCURRENT, Causes
 
 _AGAIN, _PERSON = Exit.FAILED, Exit.NEEDS_A_PERSON
 

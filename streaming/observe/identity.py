@@ -19,8 +19,8 @@ from streaming.kafka.rights import SOURCE_TOPIC
 from streaming.observe.operator import Start
 from streaming.observe.source import Source
 from streaming.observe.state import VERSION
-from streaming.query import checkpoint
-from streaming.query.identity import checksum_of, differences, not_an_identity
+from streaming.query.checkpoint import checkpoint
+from streaming.query.checkpoint.identity import checksum_of, differences, not_an_identity
 
 PLAN_VERSION = 1
 """The version of the query's sources and operator. Spark continues a checkpoint only with the same ones."""

@@ -29,26 +29,27 @@ from streaming.observe.operator import INPUT_COLUMNS, STATE_SCHEMA, ObserveOpera
 from streaming.observe.source import Source
 from streaming.observe.tally import Observed, ProgressLog
 from streaming.observe.watch import SourceWatch
-from streaming.query import checkpoint, stores
-from streaming.query.building import even_keys, unpacked
+from streaming.query.checkpoint import checkpoint
+from streaming.query.checkpoint.lost import refuse_lost
+from streaming.query.checkpoint.outdated import refuse_outdated
+from streaming.query.checkpoint.running import Mark, local_folder
 from streaming.query.coordinator import (
     BATCH_WAIT_S,
     await_batch,
     stop_query,
 )
-from streaming.query.failures import account_of, explained, in_full
-from streaming.query.folders import located
-from streaming.query.lost import refuse_lost
-from streaming.query.operator import OUTPUT_SCHEMA
-from streaming.query.outages import Outage
-from streaming.query.outdated import refuse_outdated
-from streaming.query.progress import observed
-from streaming.query.running import Mark, local_folder
-from streaming.query.session import check_java, open_session
-from streaming.query.spark_config import SPARK_CONFIG, fixed
-from streaming.query.store_watch import StoreWatch
-from streaming.query.topic_watch import TopicWatch
-from streaming.query.user_config import user_config, with_users
+from streaming.query.dataframe import even_keys, unpacked
+from streaming.query.operator.operator import OUTPUT_SCHEMA
+from streaming.query.spark import stores
+from streaming.query.spark.failures import account_of, explained, in_full
+from streaming.query.spark.folders import located
+from streaming.query.spark.session import check_java, open_session
+from streaming.query.spark.spark_config import SPARK_CONFIG, fixed
+from streaming.query.spark.user_config import user_config, with_users
+from streaming.query.watchers.outages import Outage
+from streaming.query.watchers.progress import observed
+from streaming.query.watchers.store_watch import StoreWatch
+from streaming.query.watchers.topic_watch import TopicWatch
 from streaming.wire.records import OutputTopics
 
 log = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ from coordinator.messages.outputs import Output
 from streaming.observe.partition import UNNAMED_TOLD_MAX, Partition, Span
 from streaming.observe.state import Row
 from streaming.observe.tally import Tally
-from streaming.query.durable import BATCH, sync_before_output
-from streaming.query.operator import OUTPUT_COLUMNS, disable_garbage_collection
+from streaming.query.operator.durable import BATCH, sync_before_output
+from streaming.query.operator.operator import OUTPUT_COLUMNS, disable_garbage_collection
 from streaming.wire.records import OutputTopics, Pack, pack
 
 INPUT_COLUMNS = ("number", "is_name", "offset", "at_ms", "key", "value")

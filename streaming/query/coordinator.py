@@ -23,33 +23,34 @@ from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, StoreUnavailable, UserError
 from streaming.kafka import founding, peers, topics
 from streaming.kafka import rights as acls
-from streaming.query import checkpoint, stores
-from streaming.query.alarm import Alarm
-from streaming.query.bell import TRIGGER_MS, Bell
-from streaming.query.building import build
-from streaming.query.continuity import LastRecord
-from streaming.query.failures import CAUSES, CONCURRENT, OF_THE_LOG, account_of, because, explained, in_full
-from streaming.query.fencing import find_floor
-from streaming.query.folders import located
-from streaming.query.identity import Identity
+from streaming.query.checkpoint import checkpoint
+from streaming.query.checkpoint.fencing import find_floor
+from streaming.query.checkpoint.identity import Identity
+from streaming.query.checkpoint.lost import refuse_lost
+from streaming.query.checkpoint.outdated import refuse_outdated
+from streaming.query.checkpoint.replaced import refuse_replaced
+from streaming.query.checkpoint.running import Mark, local_folder
+from streaming.query.dataframe import build
 from streaming.query.lease import Lease, LeaseLost
-from streaming.query.log_watch import LogWatch
-from streaming.query.lost import refuse_lost
-from streaming.query.offset_topics import OffsetTopicWatch
-from streaming.query.outages import Outage
-from streaming.query.outdated import refuse_outdated
-from streaming.query.ownership import take_over
-from streaming.query.progress import ProgressLog, Tallies
-from streaming.query.repeats import RepeatWatch
-from streaming.query.replaced import refuse_replaced
-from streaming.query.running import Mark, local_folder
-from streaming.query.session import check_java, open_session
-from streaming.query.settling import TransactionWatch
-from streaming.query.spark_config import STOP_WAIT_S
-from streaming.query.standing_by import await_lease
-from streaming.query.stops import StopWatch
-from streaming.query.store_watch import StoreWatch
-from streaming.query.topic_watch import TopicWatch
+from streaming.query.operator.continuity import LastRecord
+from streaming.query.operator.ownership import take_over
+from streaming.query.spark import stores
+from streaming.query.spark.failures import CAUSES, CONCURRENT, OF_THE_LOG, account_of, because, explained, in_full
+from streaming.query.spark.folders import located
+from streaming.query.spark.session import check_java, open_session
+from streaming.query.spark.spark_config import STOP_WAIT_S
+from streaming.query.standby import await_lease
+from streaming.query.watchers.alarm import Alarm
+from streaming.query.watchers.bell import TRIGGER_MS, Bell
+from streaming.query.watchers.log_watch import LogWatch
+from streaming.query.watchers.offset_topics import OffsetTopicWatch
+from streaming.query.watchers.outages import Outage
+from streaming.query.watchers.progress import ProgressLog, Tallies
+from streaming.query.watchers.repeats import RepeatWatch
+from streaming.query.watchers.settling import TransactionWatch
+from streaming.query.watchers.stops import StopWatch
+from streaming.query.watchers.store_watch import StoreWatch
+from streaming.query.watchers.topic_watch import TopicWatch
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from msgspec import Struct
 from coordinator.messages.events import AnyEvent, MemberExpired, MemberLeft, RebalanceCompleted, RebalanceStarted
 from coordinator.messages.policy_events import FreezeBroken, MemberQuarantined, RebalanceHeld, SeatTaken
 from streaming.views import GroupView
-from streaming.views.fields import PartitionKey
-from streaming.views.owners import Span, spans_of_owners
-from streaming.views.rebalances import rebalances
+from streaming.views.history.owners import Span, spans_of_owners
+from streaming.views.history.rebalances import rebalances
+from streaming.views.state.fields import PartitionKey
 
 WEIGHT_MAX = 10_000_000
 """The weight of the history that a trial keeps."""

@@ -10,8 +10,8 @@ from streaming.config.settings import Settings
 from streaming.errors import NotFound, RequestRefused, UserError
 from streaming.kafka.reader import Progress, TopicReader
 from streaming.trial.recording import Recording, part_of_group
-from streaming.views.fold import TopicKind
-from streaming.views.reading import Reading
+from streaming.views.api.fold import TopicKind
+from streaming.views.api.reading import Reading
 from streaming.wire.records import decode_request
 
 REQUESTS_MAX = 1_000_000

@@ -22,7 +22,7 @@ from coordinator.messages.group_records import GroupMember, GroupRecord
 from coordinator.messages.move_events import GroupMoved
 from coordinator.state.consumer_group import AWAY_EPOCH
 from streaming.verify.findings import Kind
-from streaming.views.fields import PartitionKey, known
+from streaming.views.state.fields import PartitionKey, known
 from streaming.views.text import brief, escape, in_partitions
 from streaming.wire.records import Tombstone
 

@@ -19,7 +19,7 @@ from streaming.verify.findings import Finding, Kind
 from streaming.verify.snapshots import Commit, Snapshot
 from streaming.verify.stays import GroupStays, Stay
 from streaming.verify.version_audit import CLOCKS_APART_MS
-from streaming.views.fields import PartitionKey
+from streaming.views.state.fields import PartitionKey
 from streaming.views.text import brief, escape
 
 OPERATOR = "taken_back"

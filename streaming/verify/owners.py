@@ -8,8 +8,8 @@ from coordinator.base.consumer_protocol import READABLE, assigned_partitions
 from coordinator.base.states import GroupType, Phase
 from coordinator.messages.group_records import GroupRecord
 from streaming.verify.findings import Kind
-from streaming.views.fields import held
-from streaming.views.group import KAFKA
+from streaming.views.state.fields import held
+from streaming.views.state.group import KAFKA
 from streaming.views.text import brief, escape
 
 Owner = tuple[str, str]

@@ -22,9 +22,9 @@ from streaming.verify.offsets import Committed, WrittenOffsets
 from streaming.verify.owners import Owners
 from streaming.verify.version_audit import Holes, VersionAudit
 from streaming.verify.watched import Held, ReadPosition, Watched
+from streaming.views.api.watching import decode_group
+from streaming.views.state.version_follower import EVENTS, GROUPS
 from streaming.views.text import escape
-from streaming.views.version_follower import EVENTS, GROUPS
-from streaming.views.watching import decode_group
 from streaming.wire.records import Tombstone, decode_event, decode_group_key
 from streaming.wire.standing import order_of
 

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from coordinator.base.states import Phase
 from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetRecord
 from coordinator.messages.move_events import GroupArrived, GroupReleased
-from streaming.views.fields import PartitionKey, known
+from streaming.views.state.fields import PartitionKey, known
 from streaming.wire.records import Tombstone
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")

@@ -19,7 +19,7 @@ from streaming.verify.custody import Custody
 from streaming.verify.exchanges import REQUESTS_MAX, Exchanges
 from streaming.verify.findings import Finding, Report
 from streaming.verify.published import Published
-from streaming.views.version_follower import EVENTS, GROUPS
+from streaming.views.state.version_follower import EVENTS, GROUPS
 
 SETTLING_MS = 30_000
 """Records that are younger may be incomplete: a batch writes to all topics, but not at the same time."""

@@ -5,9 +5,9 @@ retention removes the oldest events. No other record gets their offsets, so each
 offsets. A version is missing if more versions are gone than holes exist between its neighbours. The audit cannot see
 which group a hole belongs to. So beside holes a loss may go unnoticed, but every reported loss is real.
 
-The audit is not a follower of versions (`streaming.views.version_follower`). A follower may begin anywhere and reads
-only some groups. So it cannot count holes, and it waits. An audit reads whole partitions afterwards, so it does not
-wait, and time would not help it.
+The audit is not a follower of versions (`streaming.views.state.version_follower`). A follower may begin anywhere and
+reads only some groups. So it cannot count holes, and it waits. An audit reads whole partitions afterwards, so it does
+not wait, and time would not help it.
 """
 
 import heapq
@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from streaming.views.version_follower import EVENTS
+from streaming.views.state.version_follower import EVENTS
 
 BEYOND_MAX = 10_000
 """The number of versions beyond a missing one that are kept before the missing one is reported."""

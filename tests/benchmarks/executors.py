@@ -43,7 +43,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from coordinator.base.hashing import shard_of
 from streaming.config.settings import Settings
 from streaming.embedded.child import Child
-from streaming.query.durable import BATCH
+from streaming.query.operator.durable import BATCH
 from streaming.wire.records import encode_request
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchFailed, NotMeasurable, say

@@ -39,7 +39,7 @@ from coordinator.messages.responses import HeartbeatsAnswer, JoinGroupAnswer, Of
 from coordinator.shard.shard import Shard
 from coordinator.state.member_index import Rosters
 from streaming.progress import Work, shown
-from streaming.query.operator import disable_garbage_collection
+from streaming.query.operator.operator import disable_garbage_collection
 from tests.benchmarks.figures import percentile
 from tests.benchmarks.members import HEARTBEAT_INTERVAL_S, Member
 

@@ -27,7 +27,7 @@ from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchReques
 
 from streaming.config.settings import Settings
 from streaming.kafka import topics
-from streaming.views.reading import Reading
+from streaming.views.api.reading import Reading
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.figures import Figures, percentile

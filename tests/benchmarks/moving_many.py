@@ -22,7 +22,7 @@ from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.requests import JoinGroup, Request
 from coordinator.messages.responses import AnyAnswer, JoinGroupAnswer
 from streaming.config.settings import Settings
-from streaming.gateway.coordinators import Coordinators
+from streaming.gateway.coordinator.routing import Coordinators
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.crowd import check_no_errors

@@ -5,7 +5,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions, TopicFact
 from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer
-from streaming.gateway.ids import id_text
+from streaming.gateway.protocol.topic_ids import id_text
 from tests.benchmarks.members import REBALANCE_TIMEOUT_MS
 
 TOPIC = "orders.placed"

@@ -18,7 +18,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 from kafka import KafkaAdminClient
 
 from streaming.config.settings import Settings
-from streaming.gateway.definitions import ConsumerGroupHeartbeatRequest
+from streaming.gateway.protocol.definitions import ConsumerGroupHeartbeatRequest
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.figures import Figures

@@ -21,7 +21,7 @@ from confluent_kafka import Producer
 from playwright.sync_api import expect, sync_playwright
 
 from coordinator.base.hashing import java_hash
-from streaming.cli.showing import folded
+from streaming.cli.groups.show import folded
 from streaming.config.settings import Settings
 from streaming.embedded.child import Child
 from streaming.kafka.rights import SOURCE_TOPIC

@@ -12,7 +12,7 @@ from threading import Event
 
 from streaming.config.settings import Settings
 from streaming.kafka import topics
-from streaming.query.session import open_session
+from streaming.query.spark.session import open_session
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ import pyspark
 from streaming.config.settings import Settings
 from streaming.embedded import connector, fetch
 from streaming.embedded.child import Child
-from streaming.query.session import CONNECTOR_PACKAGE
+from streaming.query.spark.session import CONNECTOR_PACKAGE
 from tests.hosts.network import HERE, Host
 from tests.system.conftest import Service
 from tests.system.waiting import HANG_S, wait_until
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 SPARK = Path(pyspark.__file__).parent
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
-WORKER_DAEMON = "streaming.query.worker_daemon"
+WORKER_DAEMON = "streaming.query.operator.worker_daemon"
 SMALL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Java options for daemons. These need little memory and processor time."""
 

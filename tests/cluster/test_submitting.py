@@ -39,7 +39,7 @@ from streaming.query import session
 
 def operator(_):
     import sys
-    return str(getattr(sys.modules.get("streaming.query.operator"), "__file__", "not imported"))
+    return str(getattr(sys.modules.get("streaming.query.operator.operator"), "__file__", "not imported"))
 
 context = session.open_session(Settings.load()).sparkContext
 open(sys.argv[1], "w").write(context.parallelize([0], 1).map(operator).first())

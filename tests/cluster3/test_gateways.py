@@ -20,8 +20,9 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from coordinator.base.hashing import shard_of
 from streaming.config.settings import Settings
 from streaming.embedded.broker import HOST
-from streaming.gateway import Gateway, topics
-from streaming.gateway.broker_acls import BrokerAcls, EverythingIsAllowed
+from streaming.gateway import Gateway
+from streaming.gateway.members import topics
+from streaming.gateway.security.broker_acls import BrokerAcls, EverythingIsAllowed
 from streaming.kafka.topic_facts import TopicFacts
 from streaming.query.coordinator import Coordinator
 from tests.cluster3.brokers import IDS, SILENT, ThreeBrokers

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from streaming.errors import Exit
-from streaming.query.outages import AGAIN_AFTER_S
+from streaming.query.watchers.outages import AGAIN_AFTER_S
 from tests.cluster3.brokers import IDS, ThreeBrokers
 from tests.system.waiting import HANG_S, wait_until
 from tests.tiers import NIGHTLY

@@ -71,7 +71,7 @@ def test_query_waits_for_replicas_and_serves_again(
 ) -> None:
     """Requests can be written with two of three replicas, responses only with all three. No batch can end."""
     settings = service.coordinator.settings
-    caplog.set_level(logging.WARNING, "streaming.query.outages")
+    caplog.set_level(logging.WARNING, "streaming.query.watchers.outages")
     three.configure(settings.replies_topic, {"min.insync.replicas": "3"})
     with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
         asker = Asker(transport, "g")

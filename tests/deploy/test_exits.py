@@ -12,7 +12,7 @@ import streaming
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
 from streaming.query.coordinator import QueryFailed
-from streaming.query.failures import CAUSES, because
+from streaming.query.spark.failures import CAUSES, because
 from tests.system.waiting import HANG_S
 
 # Messages of Spark after failures (abridged), and the exit code for each.
@@ -29,7 +29,7 @@ ACCOUNTS = {
     "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log": Exit.NEEDS_A_PERSON,
     "Partition r-0's offset was changed, some data may have been lost": Exit.NEEDS_A_PERSON,
     "Partition r-0 offset was changed from 9 to 7. This could be either 1)": Exit.NEEDS_A_PERSON,
-    "streaming.query.continuity.LogReplaced: partition 0, offset 8: 5 in place of 4": Exit.NEEDS_A_PERSON,
+    "streaming.query.operator.continuity.LogReplaced: partition 0, offset 8: 5 in place of 4": Exit.NEEDS_A_PERSON,
     "org.apache.kafka.common.errors.SaslAuthenticationException: failed": Exit.NEEDS_A_PERSON,
     "org.apache.kafka.common.errors.TopicAuthorizationException: r": Exit.NEEDS_A_PERSON,
     "TOPIC_AUTHORIZATION_FAILED": Exit.NEEDS_A_PERSON,

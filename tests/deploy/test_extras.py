@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.cli.extras import ALL, EXTRAS
+from streaming.cli.lib.extras import ALL, EXTRAS
 from streaming.errors import Exit
 from tests.deploy.reading import ROOT
 from tests.system.waiting import HANG_S
@@ -78,16 +78,16 @@ def test_a_command_without_its_extra_names_the_installation(command: str) -> Non
     [
         "coordinator.shard.shard",
         "streaming.client",
-        "streaming.cli.asking",
-        "streaming.cli.changing",
+        "streaming.cli.lib.requests",
+        "streaming.cli.groups.change",
         "streaming.cli.main",
-        "streaming.cli.moving",
-        "streaming.cli.request",
-        "streaming.cli.showing",
-        "streaming.cli.sizing",
-        "streaming.cli.trying",
+        "streaming.cli.groups.migrate",
+        "streaming.cli.admin.request",
+        "streaming.cli.groups.show",
+        "streaming.cli.admin.size",
+        "streaming.cli.admin.try_policy",
         "streaming.administration.policies",
-        "streaming.cli.doctor",
+        "streaming.cli.admin.doctor",
         "streaming.doctor",
         "streaming.kafka.topics",
         "streaming.trial.trying",

@@ -21,7 +21,7 @@ from streaming.kafka.reach import SILENT_S
 from streaming.moments import monotonic_ms
 from streaming.query.coordinator import Coordinator
 from streaming.query.health import QUERY_SILENT_S, SLOW_S, STALLED_S, QueryHealth
-from streaming.query.progress import Tallies
+from streaming.query.watchers.progress import Tallies
 from streaming.wire.records import Tally
 from tests.system.waiting import HANG_S
 

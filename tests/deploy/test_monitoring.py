@@ -12,16 +12,17 @@ from prometheus_client import CollectorRegistry
 
 from coordinator.base.states import Phase
 from streaming.config.settings import Settings
-from streaming.gateway.health import GatewayHealth
-from streaming.gateway.metrics import Metrics
+from streaming.gateway.connection.metrics import Metrics
+from streaming.gateway.server.health import GatewayHealth
 from streaming.health import Readiness, Subject
 from streaming.kafka.pulse import Pulse
 from streaming.observe.health import ObserverHealth
 from streaming.query.coordinator import Coordinator
 from streaming.query.health import QueryHealth
-from streaming.views import Views, policy_metrics
-from streaming.views.families import Family
-from streaming.views.metrics import COUNTERS, DURATIONS, GAUGES, OF_KMINION, OF_PARTITIONS, GroupFigures
+from streaming.views import Views
+from streaming.views.metrics import policies
+from streaming.views.metrics.families import Family
+from streaming.views.metrics.metrics import COUNTERS, DURATIONS, GAUGES, OF_KMINION, OF_PARTITIONS, GroupFigures
 from tests.deploy.reading import DEPLOY
 from tests.deploy.test_health import Brokers, progress
 from tests.streaming.observe.test_health import NAMES as OF_THE_OBSERVER
@@ -58,13 +59,13 @@ def figures() -> dict[str, set[str]]:
         for metric in registry.collect():
             for suffix in SUFFIXES[metric.type]:
                 labels[metric.name + suffix] = {name for sample in metric.samples for name in sample.labels}
-    counters = COUNTERS + policy_metrics.COUNTERS
-    of_groups: tuple[Family, ...] = GAUGES + policy_metrics.GAUGES + counters + OF_PARTITIONS + OF_KMINION
+    counters = COUNTERS + policies.COUNTERS
+    of_groups: tuple[Family, ...] = GAUGES + policies.GAUGES + counters + OF_PARTITIONS + OF_KMINION
     for family in of_groups:
         name = family.name + ("_total" if family in counters else "")
         labels[name] = {"group_id" if family.name.startswith("kminion") else "group", *family.labels}
     for suffix in SUFFIXES["histogram"]:
-        for family_name in (DURATIONS.name, policy_metrics.UNOWNED.name):
+        for family_name in (DURATIONS.name, policies.UNOWNED.name):
             labels[family_name + suffix] = {"group", "le"}
     return labels
 
@@ -147,9 +148,7 @@ def test_the_dashboard_has_every_metric_of_the_consumer_protocol(family: Family)
     assert any(re.search(rf"\b{family.name}(_total)?\b", expression) for _, expression in expressions())
 
 
-@pytest.mark.parametrize(
-    "name", [f.name for f in (*policy_metrics.GAUGES, *policy_metrics.COUNTERS, policy_metrics.UNOWNED)]
-)
+@pytest.mark.parametrize("name", [f.name for f in (*policies.GAUGES, *policies.COUNTERS, policies.UNOWNED)])
 def test_the_dashboard_has_every_metric_of_policies(name: str) -> None:
     """policies.md 3.4."""
     assert any(re.search(rf"\b{name}(_total|_bucket)?\b", expression) for _, expression in expressions())

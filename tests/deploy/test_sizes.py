@@ -13,7 +13,7 @@ MODULE_LINES_MAX = 900
 FUNCTION_LINES_MAX = 40
 
 LONGER_FUNCTIONS = {
-    "streaming/cli/service.py run_embedded",
+    "streaming/cli/services/service.py run_embedded",
     "tests/chaos/__main__.py main",
     "tests/coordinator/assignors/groups.py draw",
     "tests/deploy/test_health.py test_the_query_reports_why_it_is_not_ready_and_why_it_is_unhealthy",

@@ -30,7 +30,7 @@ from coordinator.messages.responses import (
     SyncGroupAnswer,
 )
 from coordinator.shard.shard import Shard
-from streaming.gateway.ids import id_text
+from streaming.gateway.protocol.topic_ids import id_text
 from tests.coordinator.waking import wake
 from tests.differential.language import Heard
 from tests.differential.topics import SHARED

@@ -5,7 +5,8 @@ They use the same versions, the same kind of sockets and the same code; `differe
 
 import pytest
 
-from streaming.gateway.apis import APIS, Handling
+from streaming.gateway.protocol.api import Handling
+from streaming.gateway.server.apis import APIS
 from tests.differential.asking import NEWEST
 from tests.differential.language import Conversation
 from tests.differential.talk import Transcripts, check

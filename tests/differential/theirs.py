@@ -21,7 +21,7 @@ from coordinator.base.states import Phase
 from coordinator.messages.consumer_requests import ConsumerGroupDescribe, TopicFact
 from coordinator.messages.requests import DescribeGroup
 from coordinator.messages.responses import AnyAnswer, ConsumerGroupDescribeAnswer, DescribeGroupAnswer
-from streaming.gateway.ids import id_text
+from streaming.gateway.protocol.topic_ids import id_text
 from tests.differential import wire
 from tests.differential.language import Heard
 from tests.differential.transcript import ClientRequest, Description

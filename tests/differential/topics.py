@@ -9,7 +9,7 @@ from uuid import UUID
 
 from coordinator.messages.consumer_requests import OwnedPartitions, TopicFact
 from coordinator.messages.responses import AssignedTopic
-from streaming.gateway.ids import id_text
+from streaming.gateway.protocol.topic_ids import id_text
 from tests.coordinator.telling import TOPIC
 from tests.coordinator.trace import by_topic
 

@@ -39,8 +39,8 @@ from coordinator.messages.responses import (
     OffsetFetchAnswer,
     SyncGroupAnswer,
 )
-from streaming.gateway.definitions import DeleteGroupsRequest, TxnOffsetCommitRequest
-from streaming.gateway.ids import id_of, id_text
+from streaming.gateway.protocol.definitions import DeleteGroupsRequest, TxnOffsetCommitRequest
+from streaming.gateway.protocol.topic_ids import id_of, id_text
 from tests.differential import transacting, wire_consumers
 from tests.differential.asking import BY_ID
 from tests.differential.wire_consumers import named

@@ -15,8 +15,8 @@ from coordinator.messages.responses import (
     ConsumerGroupHeartbeatAnswer,
     DescribedConsumer,
 )
-from streaming.gateway.definitions import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
-from streaming.gateway.ids import id_of, id_text
+from streaming.gateway.protocol.definitions import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+from streaming.gateway.protocol.topic_ids import id_of, id_text
 
 NAMES = {code.number: code.name for code in ErrorCode}
 

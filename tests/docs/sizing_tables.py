@@ -10,8 +10,8 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-from streaming.cli.output import Output, OutputFormat
-from streaming.cli.sizing import columns, number
+from streaming.cli.admin.size import columns, number
+from streaming.cli.lib.output import Output, OutputFormat
 from streaming.sizing.costs import COSTS, Figure
 from streaming.sizing.lines import LINES, Size, sizes
 from streaming.sizing.load import Load

@@ -11,7 +11,7 @@ from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.events import GroupConverted
 from coordinator.messages.outputs import Output
 from coordinator.messages.responses import AssignmentNotice, ConsumerGroupHeartbeatAnswer, Reply
-from streaming.gateway.consumer_heartbeats import ConsumerHeartbeats
+from streaming.gateway.members.consumer_heartbeats import ConsumerHeartbeats
 from tests.coordinator.invariants.step import GONE, KnownRequests, Step, forgotten
 
 

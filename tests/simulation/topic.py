@@ -1,7 +1,7 @@
 """The groups topic. A writer that was paused in a batch may write its batch again, after later batches.
 
-The coordinator (`streaming.query.repeats`) reads the whole topic, and sends a request for each key whose last record is
-such a repeat. At the end the last record of each key must be the newest record that the coordinator wrote.
+The coordinator (`streaming.query.watchers.repeats`) reads the whole topic, and sends a request for each key whose last
+record is such a repeat. At the end the last record of each key must be the newest record that the coordinator wrote.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ import msgspec
 from coordinator.messages.group_records import Published
 from coordinator.messages.outputs import Output
 from coordinator.messages.requests import RepublishGroup
-from streaming.query.repeats import Repeats
+from streaming.query.watchers.repeats import Repeats
 from streaming.wire.standing import Order, order_of
 
 Key = tuple[str | int, ...]

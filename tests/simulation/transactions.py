@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from coordinator.messages.requests import EndedTransaction, SettleTransactions
 from streaming.kafka.transaction_log import Batch
-from streaming.query.settling import Settled, Settling
+from streaming.query.watchers.settling import Settled, Settling
 from tests.simulation.faults import Swarm
 
 READS_EVERY_MS = 500

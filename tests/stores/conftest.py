@@ -12,7 +12,7 @@ from pyspark.java_gateway import launch_gateway
 
 from streaming.config.settings import Settings
 from streaming.embedded import S3, Broker, fetch
-from streaming.query import checkpoint_files, stores
+from streaming.query.spark import checkpoint_files, stores
 from tests.stores.objects import Objects, StoredService
 from tests.stores.proxy import Proxy
 from tests.stores.server import CREDENTIALS, Server

@@ -12,8 +12,8 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from streaming.query.checkpoint_files import DRIVER, NAME
-from streaming.query.spark_config import CHECKPOINTING
+from streaming.query.spark.checkpoint_files import DRIVER, NAME
+from streaming.query.spark.spark_config import CHECKPOINTING
 from tests.system.waiting import HANG_S
 
 RACES = int(os.environ.get("RACES", "8"))

@@ -10,8 +10,9 @@ from py4j.protocol import Py4JJavaError
 
 from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch
-from streaming.query import checkpoint, stores
-from streaming.query.checkpoint_files import DRIVER, Damaged
+from streaming.query.checkpoint import checkpoint
+from streaming.query.spark import stores
+from streaming.query.spark.checkpoint_files import DRIVER, Damaged
 from tests.stores.proxy import Proxy, Request, every
 from tests.stores.racing import EXISTS, RACES, Files, race
 from tests.stores.server import BUCKET

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from streaming.query.exporting import Names
-from streaming.query.operator import Held, packed
+from streaming.query.checkpoint.exporting import Names
+from streaming.query.operator.operator import Held, packed
 from streaming.wire.export_file import Head, Line, write
 from tests.coordinator.scenario import Scenario
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Coroutine, Sequence
 from typing import Self
 
-from streaming.gateway.cluster import Address
+from streaming.gateway.relay.metadata import Address
 
 PIECE_BYTES = 2**16
 WAIT_S = 10.0

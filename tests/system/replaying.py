@@ -33,8 +33,8 @@ from coordinator.messages.requests import (
 from streaming.config.settings import Settings
 from streaming.errors import Exit
 from streaming.kafka import topics
-from streaming.query.identity import Identity
-from streaming.query.operator import ShardOperator
+from streaming.query.checkpoint.identity import Identity
+from streaming.query.operator.operator import ShardOperator
 from streaming.wire.records import OutputTopics, encode_request
 from tests.streaming.query.fake_spark import FakeSpark
 from tests.streaming.query.fake_spark import Record as FakeRecord

@@ -19,7 +19,7 @@ from coordinator.member.member import MemberState
 from coordinator.messages.requests import ExpelMember
 from streaming.client import GroupConsumer, GroupMember, Transport
 from streaming.config.settings import Settings
-from streaming.views.watching import follow
+from streaming.views.api.watching import follow
 from tests.system.asking import Asker
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S

@@ -5,8 +5,8 @@ from kafka import KafkaConsumer, TopicPartition
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.kafka import topics
-from streaming.query.alarm import Alarm
-from streaming.query.progress import Tallies
+from streaming.query.watchers.alarm import Alarm
+from streaming.query.watchers.progress import Tallies
 from streaming.wire.records import Tally
 from tests.system.waiting import wait_until
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from streaming.query import bell, bell_clock, janino
 from streaming.query.coordinator import Coordinator
+from streaming.query.spark import janino
+from streaming.query.watchers import bell, bell_clock
 from tests.system.asking import Asker
 from tests.system.waiting import HANG_S, wait_until
 

@@ -13,9 +13,9 @@ import typer.testing
 from streaming.cli.main import app
 from streaming.config.settings import Settings
 from streaming.errors import BadExport, CheckpointMismatch, InUse, NoCheckpoint
+from streaming.query.checkpoint.exporting import Unfinished
+from streaming.query.checkpoint.inspection import examine
 from streaming.query.coordinator import Coordinator
-from streaming.query.exporting import Unfinished
-from streaming.query.inspection import examine
 from streaming.wire.export_file import ExportFile
 from tests.system.asking import Asker
 from tests.system.replaying import SECRET

@@ -8,10 +8,10 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaConfigurationError, KafkaError, UnreleasedInstanceIdError
 
+from coordinator.member.consumer_states import State
 from coordinator.messages.events import GroupConverted, RebalanceStarted
 from coordinator.messages.group_records import GroupRecord
 from streaming.client import GroupConsumer, GroupMember
-from streaming.client.consumer_protocol.states import State
 from streaming.query.coordinator import Coordinator
 from tests.system.staging import TURN_MS, Listener, Stage, at, calls, numbers, read
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from streaming.cli.showing import folded
+from streaming.cli.groups.show import folded
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from streaming.query.coordinator import Coordinator
 from streaming.views import GroupView
-from streaming.views.rebalances import rebalances
+from streaming.views.history.rebalances import rebalances
+from streaming.views.sentences.why import Why, explain
 from streaming.views.text import brief
-from streaming.views.why import Why, explain
 from tests.clients import go_programs
 from tests.clients.kinds import FRANZ_GO, JAVA, KAFKA_PYTHON, LIBRDKAFKA, SARAMA, Kind
 from tests.clients.play import Play, Venue, playing

@@ -16,8 +16,8 @@ from coordinator.messages.events import MemberFenced
 from coordinator.messages.group_records import GroupRecord
 from streaming.client import Transport
 from streaming.config.settings import Settings
+from streaming.query.checkpoint.fencing import TokensUnread, find_floor
 from streaming.query.coordinator import Coordinator
-from streaming.query.fencing import TokensUnread, find_floor
 from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.staging import Worker

@@ -33,9 +33,9 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
-from streaming.gateway.apis import APIS
-from streaming.gateway.cluster import Address
-from streaming.gateway.definitions import ConsumerGroupHeartbeatRequest
+from streaming.gateway.protocol.definitions import ConsumerGroupHeartbeatRequest
+from streaming.gateway.relay.metadata import Address
+from streaming.gateway.server.apis import APIS
 from tests.system.conftest import Service
 from tests.system.waiting import HANG_S, wait_until
 from tests.system.wire import Wire, connect

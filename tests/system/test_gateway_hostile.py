@@ -15,11 +15,14 @@ from prometheus_client import generate_latest
 from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.requests import DescribeGroup
 from streaming.client import Transport
-from streaming.gateway import Gateway, flow, outgoing, server
-from streaming.gateway.apis import APIS, Handling
-from streaming.gateway.limits import IN_FLIGHT_MAX, LARGE_IN_FLIGHT_MAX
-from streaming.gateway.outgoing import Holder
-from streaming.gateway.room import Room
+from streaming.gateway import Gateway
+from streaming.gateway.connection import flow_control, send_buffer
+from streaming.gateway.connection.send_buffer import Holder
+from streaming.gateway.protocol.api import Handling
+from streaming.gateway.protocol.limits import IN_FLIGHT_MAX, LARGE_IN_FLIGHT_MAX
+from streaming.gateway.relay.large_requests import Room
+from streaming.gateway.server import server
+from streaming.gateway.server.apis import APIS
 from tests.system.test_gateway import become_member, heartbeat, join
 from tests.system.waiting import HANG_S, wait_until
 from tests.system.wire import Wire, connect
@@ -41,7 +44,7 @@ def strain(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Strain
         def start(limits: dict[str, float] | None = None, **settings: object) -> Gateway:
             monkeypatch.setattr(server, "SWEEP_S", 0.05)
             for name, value in (limits or {}).items():
-                module = next(each for each in (server, outgoing, flow) if hasattr(each, name))
+                module = next(each for each in (server, send_buffer, flow_control) if hasattr(each, name))
                 monkeypatch.setattr(module, name, value)
             return opened.enter_context(Gateway(gateway.settings.model_copy(update=settings)))
 

@@ -17,9 +17,9 @@ from coordinator.base.hashing import shard_of
 from coordinator.messages.group_records import Published
 from coordinator.messages.requests import Protocol
 from streaming.administration.resetting import NewOffset
-from streaming.cli.asking import Administration
+from streaming.cli.lib.requests import Administration
+from streaming.cli.lib.times import moment
 from streaming.cli.main import main
-from streaming.cli.times import moment
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
 from streaming.embedded import Broker

@@ -20,10 +20,10 @@ from streaming.history.sql import query, register, register_files
 from streaming.history.tables import TABLES, to_row
 from streaming.query.coordinator import Coordinator
 from streaming.views import GroupView
-from streaming.views.flapping import flapping
-from streaming.views.owners import Span, spans_of_owners
-from streaming.views.reading import Reading
-from streaming.views.rebalances import rebalances
+from streaming.views.api.reading import Reading
+from streaming.views.history.instability import flapping
+from streaming.views.history.owners import Span, spans_of_owners
+from streaming.views.history.rebalances import rebalances
 from tests.streaming.views.consumers import GIVES_UP_AFTER_MS, ConsumerTopics, converse_consumers, life
 from tests.streaming.views.deploy import RECORD, deploy_views
 from tests.streaming.views.test_views import folded, raws

@@ -25,10 +25,10 @@ from streaming.history.sql import query, register, register_files
 from streaming.history.tables import TABLES, table_of, to_row
 from streaming.kafka import topics
 from streaming.query.coordinator import Coordinator
-from streaming.views.flapping import flapping
-from streaming.views.lives import Life, joined
-from streaming.views.owners import spans_of_owners
-from streaming.views.rebalances import rebalances
+from streaming.views.api.lives import Life, joined
+from streaming.views.history.instability import flapping
+from streaming.views.history.owners import spans_of_owners
+from streaming.views.history.rebalances import rebalances
 from tests.coordinator.moving.pair import Pair
 from tests.coordinator.moving.test_kinds_of_groups import Consumers, moved
 from tests.streaming.verify.test_verify_moves import Writing

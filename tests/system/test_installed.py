@@ -8,7 +8,7 @@ import pytest
 from packaging.metadata import Metadata
 
 from streaming import __version__
-from streaming.cli.extras import EXTRAS
+from streaming.cli.lib.extras import EXTRAS
 from streaming.errors import Exit
 from streaming.query.coordinator import Coordinator
 from tests.deploy.reading import ROOT

@@ -16,7 +16,7 @@ from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchReques
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from streaming.gateway import Gateway
-from streaming.gateway import server as server_module
+from streaming.gateway.server import server as server_module
 from tests.system.test_gateway import TOPIC, become_member, heartbeat, produce, topic
 from tests.system.waiting import HANG_S, wait_until
 from tests.system.wire import Wire, connect

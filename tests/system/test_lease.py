@@ -16,7 +16,7 @@ from streaming.kafka import topics
 from streaming.query.claims import Kind
 from streaming.query.coordinator import Coordinator
 from streaming.query.lease import PATIENCE_S, Lease
-from streaming.query.ownership import objections
+from streaming.query.operator.ownership import objections
 from tests.system.waiting import HANG_S, wait_until
 
 Make = Callable[[], Lease]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.query.local_files import NAME
+from streaming.query.spark.local_files import NAME
 from tests.system.waiting import HANG_S
 
 
@@ -42,7 +42,7 @@ def test_a_file_that_does_not_exist_has_no_permissions_to_set(jvm: Any, files: A
 
 ELSEWHERE = """
 from streaming.config.settings import Settings
-from streaming.query.session import open_session
+from streaming.query.spark.session import open_session
 spark = open_session(Settings(checkpoint="hdfs://namenode:8020/coordinator"))
 jvm, hadoop = spark.sparkContext._jvm, spark._jsc.hadoopConfiguration()
 print(jvm.org.apache.hadoop.fs.FileSystem.getLocal(hadoop).getUri().toString())

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from coordinator.base.hashing import shard_of
 from streaming.administration.resetting import NewOffset
+from streaming.cli.groups.resets import commit
 from streaming.cli.main import app
-from streaming.cli.resets import commit
 from streaming.config.settings import Settings
 from streaming.query.coordinator import Coordinator
 from streaming.wire.records import to_row

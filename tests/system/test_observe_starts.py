@@ -20,7 +20,7 @@ from streaming.observe import source as of_source
 from streaming.observe.observer import NothingRead, Observer
 from streaming.observe.operator import Start
 from streaming.observe.source import Source, SourceLost, ends, find_source, refuse_long_absence, retention_ms
-from streaming.query.session import open_session
+from streaming.query.spark.session import open_session
 from tests.system.kafka_groups import kafka_group
 from tests.system.reading import Reader
 from tests.system.test_observe import Seen

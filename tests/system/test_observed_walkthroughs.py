@@ -8,13 +8,14 @@ import msgspec
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-from streaming.cli.showing import folded
-from streaming.cli.telling import timeline_lines
+from streaming.cli.groups.history import timeline_lines
+from streaming.cli.groups.show import folded
 from streaming.embedded import Broker
 from streaming.observe.observer import Observer
-from streaming.views import GroupView, Views, answers
-from streaming.views.why import Why, why
-from streaming.views.words import to_line
+from streaming.views import GroupView, Views
+from streaming.views.api import answers
+from streaming.views.sentences.records import to_line
+from streaming.views.sentences.why import Why, why
 from streaming.wire.records import decode_event
 from tests.system.kafka_groups import KafkaGroup, kafka_group
 from tests.system.reading import Reader

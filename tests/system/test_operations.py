@@ -169,7 +169,7 @@ def are_objects(lines: list[str]) -> None:
     told = [json.loads(line) for line in lines if not line.startswith(("WARNING: ", "OpenJDK "))]
     assert all({"time", "level", "logger", "message"} <= line.keys() for line in told)
     loggers = {line["logger"] for line in told}
-    assert {"coordinator", "streaming.query.progress"} <= loggers
+    assert {"coordinator", "streaming.query.watchers.progress"} <= loggers
     assert any(logger.startswith("org.apache.") for logger in loggers), loggers
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from coordinator.base.policies import Policy, Succession
 from streaming.administration.policies import set_policies
-from streaming.cli import showing
+from streaming.cli.groups import show
 from streaming.moments import unix_ms
 from streaming.query.coordinator import Coordinator
 from streaming.verify import verify
@@ -21,7 +21,7 @@ __all__ = ["run", "run_on"]
 @pytest.fixture
 def deployment(stage: MakeStage, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Make a group of two members under succession. On a slow machine too, `describe` gets the coordinator's answer."""
-    monkeypatch.setattr(showing, "AWAITED_WAIT_S", HANG_S)
+    monkeypatch.setattr(show, "AWAITED_WAIT_S", HANG_S)
     made = stage(2)
     policy = Policy(name=made.group_id, succession=Succession(vacant_ms=120_000))
     set_policies(coordinator.settings, (policy,), unix_ms())

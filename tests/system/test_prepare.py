@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from streaming.cli.prepare import NoArchive, prepare
+from streaming.cli.services.prepare import NoArchive, prepare
 from streaming.embedded import archive, find_java
 from tests.system.conftest import Service
 from tests.system.waiting import HANG_S

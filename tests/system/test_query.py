@@ -4,8 +4,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
 
-from streaming.query.building import even_keys
 from streaming.query.coordinator import Coordinator
+from streaming.query.dataframe import even_keys
 
 
 @pytest.mark.parametrize(("shards", "tasks"), [(16, 2), (16, 8), (16, 16), (6, 4), (3, 1)])

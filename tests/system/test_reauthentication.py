@@ -20,9 +20,10 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from streaming.config.security import MECHANISMS
 from streaming.config.settings import Settings
-from streaming.gateway import Gateway, connection
-from streaming.gateway.apis import Api
-from streaming.gateway.authenticating import Identity
+from streaming.gateway import Gateway
+from streaming.gateway.protocol.api import Api
+from streaming.gateway.security.authenticate import Identity
+from streaming.gateway.server import connection
 from streaming.kafka.topics import ensure
 from tests.clients.kinds import JAVA, JAVA_848, LIBRDKAFKA, LIBRDKAFKA_848, Kind
 from tests.clients.play import DEFAULTS, Play, Venue, playing

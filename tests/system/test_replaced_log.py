@@ -17,7 +17,7 @@ from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import Exit
 from streaming.kafka.lookup import Found, Lookup
-from streaming.query.log_watch import Comparison
+from streaming.query.watchers.log_watch import Comparison
 from streaming.wire.records import Tally, encode_request
 from tests.ports import free_gateway_port
 from tests.system.conftest import Service, start_service

@@ -10,7 +10,7 @@ import typer.testing
 from streaming.cli.main import app
 from streaming.config.settings import Settings
 from streaming.errors import InUse, NoCheckpoint, UserError
-from streaming.query.replan import NothingPlanned
+from streaming.query.checkpoint.replan import NothingPlanned
 from tests.system.conftest import Service
 from tests.system.replaying import RequestLog, assert_as_if_undisturbed, await_taken, newest, written
 from tests.system.test_replay import TASKS, Failpoints, await_stop, state_versions

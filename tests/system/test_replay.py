@@ -18,7 +18,7 @@ import pytest
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import Exit
-from streaming.query.failpoints import VARIABLE
+from streaming.query.operator.failpoints import VARIABLE
 from streaming.verify import verify
 from streaming.verify.findings import Kind
 from streaming.views import Raw, Views

@@ -25,7 +25,7 @@ from streaming.client import Transport
 from streaming.config.security import MECHANISMS
 from streaming.config.settings import Settings
 from streaming.gateway import Gateway
-from streaming.gateway.sasl import SaslWatch
+from streaming.gateway.security.sasl import SaslWatch
 from streaming.kafka.topics import ensure
 from streaming.wire.records import decode_request
 from tests.differential.java_assignors import java

@@ -11,7 +11,7 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from streaming.cli.service import SHARDS_ON_ONE_MACHINE, with_shards
+from streaming.cli.services.service import SHARDS_ON_ONE_MACHINE, with_shards
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import BrokerUnreachable, TopicMismatch, TopicRefused

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from streaming.cli.service import SHARDS_ON_ONE_MACHINE
+from streaming.cli.services.service import SHARDS_ON_ONE_MACHINE
 from streaming.config.settings import Settings
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until

@@ -10,7 +10,7 @@ from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
 from streaming.client.transport import Transport
-from streaming.query.stores import STORES
+from streaming.query.spark.stores import STORES
 from tests.stores.racing import EXISTS, RACES, Files, race, sparks_own
 from tests.system.asking import Asker
 from tests.system.conftest import Service

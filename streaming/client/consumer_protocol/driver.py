@@ -1,9 +1,9 @@
 """A member of the consumer protocol between the transport's thread and its owner's thread."""
 
+from coordinator.member.consumer_config import ConsumerProtocolConfig, Target, Wanted
+from coordinator.member.consumer_member import ConsumerProtocolMember
+from coordinator.member.consumer_states import State
 from coordinator.member.effects import Failed
-from streaming.client.consumer_protocol.data import ConsumerProtocolConfig, Target, Wanted
-from streaming.client.consumer_protocol.member import ConsumerProtocolMember
-from streaming.client.consumer_protocol.states import State
 from streaming.client.driver import MemberDriver
 from streaming.client.transport import PATIENCE_MS, Transport
 

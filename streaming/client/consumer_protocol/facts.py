@@ -5,8 +5,8 @@ The coordinator reads no metadata. The clients of a group of the consumer protoc
 
 from collections.abc import Collection, Iterable
 
+from coordinator.member.consumer_config import Wanted
 from coordinator.messages.consumer_requests import TopicFact
-from streaming.client.consumer_protocol.data import Wanted
 from streaming.client.subscription import Subscription
 from streaming.client.topics import Snapshot, TopicWatch
 

@@ -19,12 +19,12 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError, for_code
 
 from coordinator.assignors import RebalanceProtocol
+from coordinator.member.consumer_config import AssignedPartition, Partitions, Target, Wanted
+from coordinator.member.consumer_member import AssignmentChanged
 from coordinator.member.effects import CoordinatorSilent, Effect, Failed, Lost
 from coordinator.member.owned_partitions import Change, Holding
 from streaming.client.callbacks import Listening, told_all
-from streaming.client.consumer_protocol.data import AssignedPartition, Partitions, Target, Wanted
 from streaming.client.consumer_protocol.driver import ConsumerProtocolDriver
-from streaming.client.consumer_protocol.member import AssignmentChanged
 
 log = logging.getLogger(__name__)
 

@@ -39,7 +39,9 @@ from kafka.protocol.producer.transaction import (
     AddOffsetsToTxnResponse,
 )
 
-from streaming.gateway.definitions import (
+from streaming.gateway.exchanges import administration, consumer_groups, membership, offsets, transactions
+from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Question, Served
+from streaming.gateway.protocol.definitions import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
@@ -49,8 +51,6 @@ from streaming.gateway.definitions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from streaming.gateway.exchanges import administration, consumer_groups, membership, offsets, transactions
-from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Question, Served
 
 __all__ = ["SERVED", "Asker", "Exchange", "GatewayData", "Question", "Served"]
 

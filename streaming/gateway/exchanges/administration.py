@@ -23,8 +23,8 @@ from coordinator.messages.responses import (
     DescribeGroupAnswer,
     ListGroupsAnswer,
 )
-from streaming.gateway.definitions import DeleteGroupsResponse
 from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Question, expected, may
+from streaming.gateway.protocol.definitions import DeleteGroupsResponse
 
 MISSING_GROUP = 6
 """From this version on, DescribeGroups reports a missing group also with an error (KIP-1043)."""

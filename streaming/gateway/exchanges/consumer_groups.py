@@ -21,7 +21,6 @@ from coordinator.messages.responses import (
     ConsumerGroupHeartbeatAnswer,
     DescribedConsumer,
 )
-from streaming.gateway.definitions import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse
 from streaming.gateway.exchanges.administration import Named, describing
 from streaming.gateway.exchanges.exchange import (
     Asker,
@@ -31,7 +30,8 @@ from streaming.gateway.exchanges.exchange import (
     expected,
     of_one,
 )
-from streaming.gateway.ids import id_of, id_text
+from streaming.gateway.protocol.definitions import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse
+from streaming.gateway.protocol.topic_ids import id_of, id_text
 
 CLASSIC, CONSUMER = 0, 1
 """The types of members in a description, with Kafka's numbers."""

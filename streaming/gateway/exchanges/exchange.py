@@ -15,7 +15,7 @@ from coordinator.base.limits import GROUP_ID_CHARS_MAX, NAME_CHARS_MAX
 from coordinator.messages.consumer_requests import TopicFact
 from coordinator.messages.requests import Action, CheckAccess, Request
 from coordinator.messages.responses import Answer, AnyAnswer
-from streaming.gateway.coordinators import Home
+from streaming.gateway.coordinator.routing import Home
 from streaming.kafka.patterns import Matches
 
 A = TypeVar("A", bound=Answer)

@@ -39,7 +39,7 @@ from streaming.gateway.exchanges.exchange import (
     may,
     of_one,
 )
-from streaming.gateway.ids import id_of, id_text
+from streaming.gateway.protocol.topic_ids import id_of, id_text
 
 MISSING_GROUP = 9
 """From this version on, a commit to a missing group has the error GROUP_ID_NOT_FOUND; before, ILLEGAL_GENERATION."""

@@ -23,7 +23,6 @@ from coordinator.base.access import Operation
 from coordinator.base.errors import ErrorCode
 from coordinator.messages import requests
 from coordinator.messages.responses import AnyAnswer, TxnOffsetCommitAnswer
-from streaming.gateway.definitions import TxnOffsetCommitResponse
 from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Preparing, Question, expected
 from streaming.gateway.exchanges.offsets import (
     about_missing,
@@ -34,6 +33,7 @@ from streaming.gateway.exchanges.offsets import (
     secret_codes,
     to_commit,
 )
+from streaming.gateway.protocol.definitions import TxnOffsetCommitResponse
 
 _TOPIC = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 _PARTITION = _TOPIC.TxnOffsetCommitResponsePartition

@@ -6,7 +6,7 @@ from coordinator.shard.shard import Shard
 from coordinator.state import codec
 from coordinator.state.classic_group import Vitals
 from coordinator.state.store import GroupStore
-from streaming.query.repeats import Repeats
+from streaming.query.watchers.repeats import Repeats
 from tests.simulation.bugs.bug import Bug
 
 RETURNS = "    group.vitals = vitals\n"

@@ -5,7 +5,7 @@ from coordinator.consumer import offset_checks as consumer_offsets
 from coordinator.shard import converting
 from coordinator.state import codec
 from coordinator.state.store import _lowest_place
-from streaming.query.settling import Settling
+from streaming.query.watchers.settling import Settling
 from tests.simulation.bugs.bug import Bug
 
 RETURNS = "    group.vitals = vitals\n"

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.messages.group_records import OffsetRecord
 from streaming.administration.committed import NEVER_MS, Past
-from streaming.views.owners import PartitionKey
+from streaming.views.history.owners import PartitionKey
 
 Written = tuple[int, int, PartitionKey, OffsetRecord | None]  # offset, time, topic and partition, record
 PLACES: list[PartitionKey] = [("t", 0), ("t", 1), ("u", 0)]

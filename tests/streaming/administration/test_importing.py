@@ -17,11 +17,11 @@ from coordinator.messages.responses import ErrorAnswer
 from streaming.administration import importing
 from streaming.administration.importing import Choice, Importer, Result, Status
 from streaming.administration.retiring import tombstones
-from streaming.cli import importing as command
-from streaming.cli.changing import NotConfirmed
+from streaming.cli.admin import import_groups as command
+from streaming.cli.lib.options import NotConfirmed
 from streaming.cli.main import app
 from streaming.errors import BadExport, NoAnswer, RequestRefused
-from streaming.query.exporting import Names
+from streaming.query.checkpoint.exporting import Names
 from tests.coordinator.moving.test_importing import Target
 from tests.streaming.exports import every_phase, exported, head_of, lines_of, names_of
 

@@ -15,7 +15,7 @@ from streaming.administration.resetting import (
     read_topics,
 )
 from streaming.errors import BadReset, Exit, NotFound
-from streaming.views.owners import PartitionKey
+from streaming.views.history.owners import PartitionKey
 
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
 

@@ -6,9 +6,9 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from streaming.cli.lines import MEMBERS, PARTITIONS, member_lines, partition_lines
-from streaming.cli.output import Output, OutputFormat
-from streaming.cli.showing import show_group
+from streaming.cli.groups.show import show_group
+from streaming.cli.lib.lines import MEMBERS, PARTITIONS, member_lines, partition_lines
+from streaming.cli.lib.output import Output, OutputFormat
 from streaming.views import Views
 from tests.streaming.views.recordings import Replay
 

@@ -15,14 +15,16 @@ from rich.console import Console
 
 from coordinator.base.access import Pattern
 from coordinator.messages.responses import DescribeGroupAnswer, PolicyName
-from streaming.cli import showing, telling
-from streaming.cli.lines import MEMBERS, PARTITIONS, member_lines, partition_lines
-from streaming.cli.output import Output, OutputFormat
-from streaming.cli.showing import BadPattern, Wanted
-from streaming.cli.telling import BadPlace, read_place, timeline_lines
+from streaming.cli.groups import history
+from streaming.cli.groups import show as showing
+from streaming.cli.groups.history import BadPlace, read_place, timeline_lines
+from streaming.cli.groups.show import BadPattern, Wanted
+from streaming.cli.lib.lines import MEMBERS, PARTITIONS, member_lines, partition_lines
+from streaming.cli.lib.output import Output, OutputFormat
 from streaming.errors import Exit, NotFound
-from streaming.views import GroupView, Views, answers
-from streaming.views.rebalances import rebalances
+from streaming.views import GroupView, Views
+from streaming.views.api import answers
+from streaming.views.history.rebalances import rebalances
 from tests.streaming.views.consumers import ENDED_MS, JOINED_AND_FREE_MS, REVOKING_MS, life_at
 from tests.streaming.views.deploy import NOW_MS as DEPLOYED_MS
 from tests.streaming.views.deploy import deploy_views
@@ -63,11 +65,11 @@ def _offsets(views: Views, to: Output) -> None:
 
 
 def _timeline(views: Views, to: Output) -> None:
-    telling.show_timeline(answers.timeline(views, views.groups["orders"]), None, to)
+    history.show_timeline(answers.timeline(views, views.groups["orders"]), None, to)
 
 
 def _why(views: Views, to: Output) -> None:
-    telling.show_why(views, views.groups["orders"], None, to)
+    history.show_why(views, views.groups["orders"], None, to)
 
 
 def _of_consumers(at_ms: int, show: Callable[[Views, Output], None]) -> Callable[[Views, Output], None]:
@@ -76,7 +78,7 @@ def _of_consumers(at_ms: int, show: Callable[[Views, Output], None]) -> Callable
 
 
 def _show_history(group: GroupView, views: Views, to: Output) -> None:
-    telling.show_timeline(answers.timeline(views, group), None, to)
+    history.show_timeline(answers.timeline(views, group), None, to)
 
 
 def _show_life(views: Views, to: Output) -> None:
@@ -85,17 +87,17 @@ def _show_life(views: Views, to: Output) -> None:
 
 def _explain_life(views: Views, to: Output) -> None:
     for rebalance in rebalances(views.groups["g"].events):
-        telling.show_why(views, views.groups["g"], rebalance.started_ms, to)
+        history.show_why(views, views.groups["g"], rebalance.started_ms, to)
 
 
 def _explain_now(views: Views, to: Output) -> None:
-    telling.show_why(views, views.groups["g"], None, to, REVOKING_MS + 12_300)
+    history.show_why(views, views.groups["g"], None, to, REVOKING_MS + 12_300)
 
 
 def _owners(views: Views, to: Output) -> None:
     """Show the owner of a partition before, while and after it changes hands."""
     for at_ms in (REVOKING_MS, JOINED_AND_FREE_MS, JOINED_AND_FREE_MS + 100, ENDED_MS):
-        telling.show_owner(views, views.groups["g"], "T", 2, at_ms, ENDED_MS, to)
+        history.show_owner(views, views.groups["g"], "T", 2, at_ms, ENDED_MS, to)
 
 
 def _of_a_deploy(show: Callable[[Views, Output], None]) -> Callable[[Views, Output], None]:
@@ -106,7 +108,7 @@ def _of_a_deploy(show: Callable[[Views, Output], None]) -> Callable[[Views, Outp
 def _show_owners_of_seats(views: Views, to: Output) -> None:
     """Show the owner of a partition before, while and after its seat is vacant, twice."""
     for at_s in (9, 12, 14, 120):
-        telling.show_owner(views, views.groups["deploy"], "t", 1, NOON_MS + at_s * 1_000, DEPLOYED_MS, to)
+        history.show_owner(views, views.groups["deploy"], "t", 1, NOON_MS + at_s * 1_000, DEPLOYED_MS, to)
 
 
 COMMANDS: dict[str, Callable[[Views, Output], None]] = {
@@ -131,9 +133,9 @@ COMMANDS: dict[str, Callable[[Views, Output], None]] = {
     ),
     "policy-members": _of_a_deploy(_members),
     "policy-timeline": _of_a_deploy(
-        lambda v, to: telling.show_timeline(answers.timeline(v, v.groups["deploy"]), None, to)
+        lambda v, to: history.show_timeline(answers.timeline(v, v.groups["deploy"]), None, to)
     ),
-    "policy-why": _of_a_deploy(lambda v, to: telling.show_why(v, v.groups["deploy"], None, to, DEPLOYED_MS)),
+    "policy-why": _of_a_deploy(lambda v, to: history.show_why(v, v.groups["deploy"], None, to, DEPLOYED_MS)),
     "policy-owner": _of_a_deploy(_show_owners_of_seats),
     "consumer-describe-away": lambda _, to: _describe("g", AWAY_MS)(folded(raws(away())), to),
 }
@@ -231,7 +233,7 @@ def test_a_timeline_can_be_limited_by_time_and_by_lines(views: Views, capsys: py
     assert [line.event for line in timeline_lines(since)] == ["member_expired", "rebalance", "assignment_changed"]
     amidst = timeline_lines(answers.timeline(views, views.groups["orders"], NOON_MS + 60_001))
     assert [line.event for line in amidst] == ["rebalance", "assignment_changed"], "the rebalance had begun before"
-    telling.show_timeline(answers.timeline(views, views.groups["orders"]), 2, Output(OutputFormat.csv))
+    history.show_timeline(answers.timeline(views, views.groups["orders"]), 2, Output(OutputFormat.csv))
     assert len(capsys.readouterr().out.splitlines()) == 1 + 2
 
 
@@ -239,7 +241,7 @@ def test_a_rebalance_without_its_expired_beginning_is_printed(views: Views, caps
     group = views.groups["orders"]
     del group.events[:7]
     group.known_from_ms = NOON_MS + 11_200
-    telling.show_timeline(answers.timeline(views, group), None, Output(OutputFormat.table))
+    history.show_timeline(answers.timeline(views, group), None, Output(OutputFormat.table))
     captured = capsys.readouterr()
     assert captured.out.count(" rebalance ") == 2
     assert "unknown; took 1.2 s" in captured.out
@@ -248,18 +250,18 @@ def test_a_rebalance_without_its_expired_beginning_is_printed(views: Views, caps
 
 def test_why_prints_three_sentences_or_one(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
     """S09, S14: the sentences name the cause, the member, and the timeout to check."""
-    telling.show_why(views, views.groups["orders"], None, Output(OutputFormat.table))
+    history.show_why(views, views.groups["orders"], None, Output(OutputFormat.table))
     what, who, advice = capsys.readouterr().out.splitlines()
     assert "orders rebalanced at 12:01:00.000" in what
     assert "bo-2a84 at /10.0.0.1 was silent for 10.0 s" in who
     assert advice.startswith("Avoidable")
     assert "session.timeout.ms" in advice
-    telling.show_why(views, views.groups["orders"], NOON_MS + 59_999, Output(OutputFormat.table))
+    history.show_why(views, views.groups["orders"], NOON_MS + 59_999, Output(OutputFormat.table))
     what, who, advice = capsys.readouterr().out.splitlines()
     assert "generation 2" in what
     assert advice.startswith("Unavoidable")
-    telling.show_why(views, views.groups["orders"], NOON_MS - 1, Output(OutputFormat.table))
-    telling.show_why(views, views.groups["idle"], None, Output(OutputFormat.table))
+    history.show_why(views, views.groups["orders"], NOON_MS - 1, Output(OutputFormat.table))
+    history.show_why(views, views.groups["idle"], None, Output(OutputFormat.table))
     assert capsys.readouterr().out.splitlines() == [
         "orders has not rebalanced by 2026-09-21T11:59:59.999.",
         "idle has not rebalanced.",
@@ -284,10 +286,10 @@ def test_a_partition_has_one_owner_at_a_time_or_none(
     views: Views, after_ms: int, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """S10: the output and the JSON name the owner at that time, and its fencing token."""
-    telling.show_owner(views, views.groups["orders"], "t", 2, NOON_MS + after_ms, NOW_MS, Output(OutputFormat.table))
+    history.show_owner(views, views.groups["orders"], "t", 2, NOON_MS + after_ms, NOW_MS, Output(OutputFormat.table))
     (line,) = capsys.readouterr().out.splitlines()
     assert expected.replace("ANA", ANA).replace("BO", BO) in line
-    telling.show_owner(views, views.groups["orders"], "t", 2, NOON_MS + after_ms, NOW_MS, Output(OutputFormat.json))
+    history.show_owner(views, views.groups["orders"], "t", 2, NOON_MS + after_ms, NOW_MS, Output(OutputFormat.json))
     answer = json.loads(capsys.readouterr().out)
     assert answer["is_known"] is True
     assert (answer["fencing_token"] is None) == (answer["owner"] is None)
@@ -300,20 +302,20 @@ def test_an_owner_before_the_history_is_unknown(views: Views, capsys: pytest.Cap
     group.events[:] = [moved(9, 11_200, 2, (7, None, BO))]
     group.known_from_ms = NOON_MS + 10_000
     for after_ms in (9_999, 10_000):
-        telling.show_owner(views, group, "t", 7, NOON_MS + after_ms, NOW_MS, Output(OutputFormat.table))
+        history.show_owner(views, group, "t", 7, NOON_MS + after_ms, NOW_MS, Output(OutputFormat.table))
     before, since = capsys.readouterr().out.splitlines()
     assert f": not known: the history begins at 2026-09-21T12:00:10.000; after: {BO}, " in before
     assert f": nobody; after: {BO}, " in since
 
 
 def test_a_future_owner_is_unknown(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
-    telling.show_owner(views, views.groups["orders"], "t", 2, NOW_MS + 1, NOW_MS, Output(OutputFormat.table))
+    history.show_owner(views, views.groups["orders"], "t", 2, NOW_MS + 1, NOW_MS, Output(OutputFormat.table))
     assert f": not known: this time is in the future; before: {ANA}, " in capsys.readouterr().out
 
 
 def test_a_partition_that_never_had_an_owner_is_not_found(views: Views) -> None:
     with pytest.raises(NotFound, match="The history of orders contains no owner of t-9"):
-        telling.show_owner(views, views.groups["orders"], "t", 9, NOW_MS, NOW_MS, Output(OutputFormat.table))
+        history.show_owner(views, views.groups["orders"], "t", 9, NOW_MS, NOW_MS, Output(OutputFormat.table))
 
 
 @pytest.mark.parametrize(("text", "place"), [("t-0", ("t", 0)), ("a-b-12", ("a-b", 12)), ("--1", ("-", 1))])

@@ -12,15 +12,17 @@ from typer.testing import CliRunner
 
 from coordinator.messages.requests import RebalanceGroup
 from coordinator.messages.responses import RebalanceGroupAnswer, Reply
-from streaming.cli import changing, output, showing
-from streaming.cli.changing import Ambiguous, NotConfirmed, confirm
+from streaming.cli.groups import change, show
+from streaming.cli.groups.change import Ambiguous
+from streaming.cli.groups.show import BadPattern, Wanted
+from streaming.cli.lib import output
+from streaming.cli.lib.options import GroupOrder, NotConfirmed, confirm
+from streaming.cli.lib.output import Column, Output, OutputFormat, in_columns, in_csv, in_json
 from streaming.cli.main import app, main
-from streaming.cli.options import GroupOrder
-from streaming.cli.output import Column, Output, OutputFormat, in_columns, in_csv, in_json
-from streaming.cli.showing import BadPattern, Wanted
 from streaming.config.settings import Settings
 from streaming.errors import Exit
-from streaming.views import Views, answers
+from streaming.views import Views
+from streaming.views.api import answers
 from tests.streaming.cli.test_groups import NOW_MS, printed
 from tests.streaming.views.consumers import ConsumerTopics
 from tests.streaming.views.golden_views import ANA, CY, ENDS, EVIL, RECORDS, example_views, member
@@ -92,7 +94,7 @@ NAMES = [(ANA, ANA), ("desk-1", CY), ("cy-2a84", CY), ("ana-2a84", ANA), ("who",
 
 @pytest.mark.parametrize(("name", "member_id"), NAMES)
 def test_a_member_can_be_named_by_a_short_name(views: Views, name: str, member_id: str) -> None:
-    assert changing.member_id(views.groups["orders"], name) == member_id
+    assert change.member_id(views.groups["orders"], name) == member_id
 
 
 def test_a_short_name_of_two_members_is_refused(views: Views) -> None:
@@ -103,7 +105,7 @@ def test_a_short_name_of_two_members_is_refused(views: Views) -> None:
     twins = (member("x-2a84c1d0-1111-2222-3333-444455556666"), member("x-2a84c1d0-1111-2222-3333-444455557777"))
     group.record = structs.replace(group.record, members=twins)
     with pytest.raises(Ambiguous):
-        changing.member_id(group, "x-2a84")
+        change.member_id(group, "x-2a84")
 
 
 RESET = ["groups", "reset-offsets", "g"]
@@ -154,7 +156,8 @@ def test_all_example_records_are_read() -> None:
 
 def test_group_commands_import_neither_kafka_python_nor_spark() -> None:
     """Commands that read topics with librdkafka import neither kafka-python nor Spark."""
-    code = "import sys, streaming.cli.showing, streaming.cli.telling; print({n.partition('.')[0] for n in sys.modules})"
+    modules = "streaming.cli.groups.show, streaming.cli.groups.history"
+    code = f"import sys, {modules}; print({{n.partition('.')[0] for n in sys.modules}})"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "'confluent_kafka'" in imported
     assert not {"'kafka'", "'pyspark'", "'pandas'", "'pyarrow'"} & set(imported.strip("{}\n").split(", "))
@@ -162,7 +165,7 @@ def test_group_commands_import_neither_kafka_python_nor_spark() -> None:
 
 def test_the_table_of_offsets_has_the_commit_times(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
     """S29: the table has the column COMMITTED-AT."""
-    showing.show_offsets([views.groups["orders"]], ENDS, Output(OutputFormat.table))
+    show.show_offsets([views.groups["orders"]], ENDS, Output(OutputFormat.table))
     shown = capsys.readouterr().out.splitlines()
     assert "COMMITTED-AT" in shown[0]
     assert "2026-09-21T12:0" in shown[1]
@@ -176,7 +179,7 @@ def test_a_text_that_is_not_a_pattern_is_wrong_usage(views: Views, pattern: str)
 
 def test_a_closed_pipe_gives_no_traceback() -> None:
     code = (
-        "import sys, streaming.cli.showing as showing; showing.list_groups = lambda *_: print('line\\n' * 100_000);"
+        "import sys, streaming.cli.groups.show as showing; showing.list_groups = lambda *_: print('line\\n' * 100_000);"
         "from streaming.cli.main import main; sys.argv = ['coordinator', 'groups', 'list']; main()"
     )
     piped = subprocess.run(
@@ -210,8 +213,8 @@ def test_a_rebalance_of_a_consumer_group_tells_its_epoch(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A real shard answers the request: the group epoch has grown, and the plan comes within the second."""
-    monkeypatch.setattr(changing, "Administration", Answering)
-    changing.rebalance(Settings(), "g", "a drill", Output(OutputFormat.table))
+    monkeypatch.setattr(change, "Administration", Answering)
+    change.rebalance(Settings(), "g", "a drill", Output(OutputFormat.table))
     assert capsys.readouterr().out == "g is Assigning, group epoch 3.\n"
 
 
@@ -227,7 +230,7 @@ def test_patterns_match_groups_that_do_not_exist_yet() -> None:
 def test_groups_are_sorted_with_the_highest_number_first(views: Views) -> None:
     """S29: groups are sorted by lag, members or rebalances, the highest first."""
     summaries = [answers.summary(group, ENDS, NOW_MS) for group in views.present()]
-    ids = {order: [s.group_id for s in showing.sorted_by(order, summaries)] for order in GroupOrder}
+    ids = {order: [s.group_id for s in show.sorted_by(order, summaries)] for order in GroupOrder}
     assert ids[GroupOrder.group] == sorted(views.groups)
     assert ids[GroupOrder.lag][:2] == ["idle", "orders"]
     assert ids[GroupOrder.members][0] == ids[GroupOrder.rebalances][0] == "orders"

@@ -9,7 +9,7 @@ import pytest
 from coordinator.base.limits import SLOTS
 from coordinator.messages.move_requests import ReleaseSlots
 from streaming.administration.growing import NotPrepared
-from streaming.cli import growing
+from streaming.cli.moves import grow
 from streaming.config.settings import Settings
 from streaming.errors import NoAnswer, NoCoordinator, TopicMismatch, UserError
 from tests.coordinator.moving.test_slots_of_many_shards import Side
@@ -26,8 +26,8 @@ def topics(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     def ensure(settings: Settings, tell: Callable[[str], None]) -> None:
         there.setdefault(settings.topic_prefix, settings.request_partitions)
 
-    monkeypatch.setattr(growing.topics, "shards", lambda settings: there.get(settings.topic_prefix, 0))
-    monkeypatch.setattr(growing.topics, "ensure", ensure)
+    monkeypatch.setattr(grow.topics, "shards", lambda settings: there.get(settings.topic_prefix, 0))
+    monkeypatch.setattr(grow.topics, "ensure", ensure)
     return there
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from coordinator.messages.move_events import GroupReleased
-from streaming.cli import telling
+from streaming.cli.groups import history
 from streaming.config.peers import PEERS_MAX
 from streaming.errors import NoCoordinator, NotFound
 from streaming.views import GroupView, Views
@@ -34,7 +34,7 @@ class Topics:
 @pytest.fixture
 def topics(monkeypatch: pytest.MonkeyPatch) -> Topics:
     topics = Topics()
-    monkeypatch.setattr(telling, "folded", topics.folded)
+    monkeypatch.setattr(history, "folded", topics.folded)
     return topics
 
 
@@ -42,7 +42,7 @@ def whole() -> GroupView:
     def renamed(topic_prefix: str) -> Any:
         return SimpleNamespace(topic_prefix=topic_prefix, model_copy=lambda update: renamed(**update))
 
-    return telling.whole(renamed("a"), "g").group
+    return history.whole(renamed("a"), "g").group
 
 
 def test_each_coordinator_is_read_once(topics: Topics) -> None:

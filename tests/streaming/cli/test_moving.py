@@ -11,14 +11,14 @@ from msgspec import UNSET
 from typer.testing import CliRunner
 
 from streaming.administration.resetting import Bounds, NewOffset
-from streaming.cli import moving
+from streaming.cli.groups import migrate
+from streaming.cli.lib.output import Output, OutputFormat
 from streaming.cli.main import app
-from streaming.cli.output import Output, OutputFormat
 from streaming.config.settings import Settings
 from streaming.errors import NotFound, RequestRefused
 from streaming.views import Views
-from streaming.views.comparison import compare
-from streaming.views.fields import PartitionKey
+from streaming.views.api.comparison import compare
+from streaming.views.state.fields import PartitionKey
 from tests.streaming.views.observing import Observed, T, member_id
 
 ANA, BO = member_id("ana"), member_id("bo")
@@ -52,15 +52,15 @@ def ours(*members: str, offset: int | None = None) -> Observed:
 def committed(monkeypatch: pytest.MonkeyPatch) -> Committed:
     """The commits that the commands make."""
     made: Committed = {}
-    monkeypatch.setattr(moving, "commit", lambda _, group_id, offsets: made.update({group_id: dict(offsets)}))
-    monkeypatch.setattr(moving, "BrokerLog", FakeLog)
-    monkeypatch.setattr(moving, "ends_of", lambda *_: {("orders", 0): Bounds(0, 100), ("orders", 1): Bounds(0, 600)})
+    monkeypatch.setattr(migrate, "commit", lambda _, group_id, offsets: made.update({group_id: dict(offsets)}))
+    monkeypatch.setattr(migrate, "BrokerLog", FakeLog)
+    monkeypatch.setattr(migrate, "ends_of", lambda *_: {("orders", 0): Bounds(0, 100), ("orders", 1): Bounds(0, 600)})
     return made
 
 
 def given(monkeypatch: pytest.MonkeyPatch, here: Views, kafka: Views) -> None:
     by_prefix = {"coordinator": here, "observed": kafka}
-    monkeypatch.setattr(moving, "folded", lambda settings, *_, **__: by_prefix[settings.topic_prefix])
+    monkeypatch.setattr(migrate, "folded", lambda settings, *_, **__: by_prefix[settings.topic_prefix])
 
 
 def written(write: Callable[[Output], Any], form: OutputFormat = OutputFormat.table) -> list[str]:
@@ -76,7 +76,7 @@ def test_offsets_are_shown_and_not_committed_without_execute(
     monkeypatch: pytest.MonkeyPatch, committed: Committed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given(monkeypatch, Views(), theirs().views())
-    lines = written(lambda to: moving.import_offsets(SETTINGS, "observed", ["clicks"], to, execute=False))
+    lines = written(lambda to: migrate.import_offsets(SETTINGS, "observed", ["clicks"], to, execute=False))
     assert lines == [
         "GROUP TOPIC PARTITION OFFSET-HERE NEW-OFFSET STATUS", "clicks orders 0 - 40 -", "clicks orders 1 - 100 -",
     ]  # fmt: skip
@@ -104,7 +104,7 @@ def test_a_repetition_takes_nothing_back(
     """Public reports, R5: a group that had gone on here to 500 was taken back to 100, with exit code 0."""
     here = ours().commits(seconds, 0, offset, member_id="", generation_id=-1).views()
     given(monkeypatch, here, theirs().views())
-    lines = written(lambda to: moving.import_offsets(SETTINGS, "observed", ["clicks"], to, execute=True))
+    lines = written(lambda to: migrate.import_offsets(SETTINGS, "observed", ["clicks"], to, execute=True))
     row = f"clicks orders 0 {offset} - kept, newer" if stays else f"clicks orders 0 {offset} 40 -"
     assert lines == ["GROUP TOPIC PARTITION OFFSET-HERE NEW-OFFSET STATUS", row, "clicks orders 1 - 100 -"]
     taken = {} if stays else {("orders", 0): NewOffset(40, 3, "m")}
@@ -115,7 +115,7 @@ def test_a_group_is_taken_back_on_purpose(
     monkeypatch: pytest.MonkeyPatch, committed: Committed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given(monkeypatch, ours(offset=90).views(), theirs().views())
-    written(lambda to: moving.import_offsets(SETTINGS, "observed", ["clicks"], to, execute=True, rewinds=True))
+    written(lambda to: migrate.import_offsets(SETTINGS, "observed", ["clicks"], to, execute=True, rewinds=True))
     assert committed["clicks"]["orders", 0] == NewOffset(40, 3, "m")
     assert "Warning: orders-0 of clicks goes back: it is newer here." in capsys.readouterr().err.splitlines()
 
@@ -125,7 +125,7 @@ def test_offsets_are_committed_with_their_epochs_and_metadata(
 ) -> None:
     given(monkeypatch, Views(), theirs().views())
     lines = written(
-        lambda to: moving.import_offsets(SETTINGS, "observed", ["clicks", "clicks"], to, execute=True),
+        lambda to: migrate.import_offsets(SETTINGS, "observed", ["clicks", "clicks"], to, execute=True),
         OutputFormat.json,
     )
     assert committed == {"clicks": {("orders", 0): NewOffset(40, 3, "m"), ("orders", 1): NewOffset(100, -1, "")}}
@@ -152,7 +152,7 @@ def test_nothing_is_committed_if_one_group_cannot_be_taken_over(
         ),
     ):
         with pytest.raises(error) as refused:
-            moving.import_offsets(SETTINGS, "observed", wanted, Output(OutputFormat.table), execute=True)
+            migrate.import_offsets(SETTINGS, "observed", wanted, Output(OutputFormat.table), execute=True)
         assert str(refused.value) == sentence
     assert committed == {}
 
@@ -165,7 +165,7 @@ def test_a_partition_that_does_not_exist_any_more_is_refused(
     kafka.groups["clicks"].offsets["gone"] = kafka.groups["clicks"].offsets.pop("orders")
     given(monkeypatch, Views(), kafka)
     with pytest.raises(NotFound, match="These partitions do not exist: gone-0"):
-        moving.import_offsets(SETTINGS, "observed", ["clicks"], Output(OutputFormat.table), execute=True)
+        migrate.import_offsets(SETTINGS, "observed", ["clicks"], Output(OutputFormat.table), execute=True)
 
 
 def test_the_source_of_the_offsets_must_be_named() -> None:
@@ -179,7 +179,7 @@ def test_the_source_of_the_offsets_must_be_named() -> None:
 
 def test_both_sides_of_a_group_are_shown(monkeypatch: pytest.MonkeyPatch, committed: Committed) -> None:
     given(monkeypatch, ours(ANA, offset=42).views(), theirs().views())
-    lines = written(lambda to: moving.compare_groups(SETTINGS, "observed", "clicks", to))
+    lines = written(lambda to: migrate.compare_groups(SETTINGS, "observed", "clicks", to))
     assert lines == [
         "HERE KAFKA", "STATE Stable Stable", "TYPE classic classic", "GENERATION 2 7", "MEMBERS 1 2", "PARTITIONS 1 2",
         "TOTAL-LAG 58 160", "REBALANCES-1H 0 0", "",
@@ -199,4 +199,4 @@ def test_a_group_may_be_in_one_coordinator_only(here: bool, kafka: bool) -> None
 def test_a_group_in_neither_coordinator_is_not_found(monkeypatch: pytest.MonkeyPatch, committed: Committed) -> None:
     given(monkeypatch, Views(), Views())
     with pytest.raises(NotFound, match="Neither coordinator has a group 'clicks'"):
-        moving.compare_groups(SETTINGS, "observed", "clicks", Output(OutputFormat.table))
+        migrate.compare_groups(SETTINGS, "observed", "clicks", Output(OutputFormat.table))

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from streaming.cli import asking, changing, showing
-from streaming.cli.asking import Administration
-from streaming.cli.output import Output, OutputFormat
-from streaming.cli.showing import GROUPS, Wanted, show_group
+from streaming.cli.groups import change as changing
+from streaming.cli.groups import show
+from streaming.cli.groups.show import GROUPS, Wanted, show_group
+from streaming.cli.lib import requests
+from streaming.cli.lib.output import Output, OutputFormat
+from streaming.cli.lib.requests import Administration
 from streaming.config.settings import Settings
 from streaming.errors import Exit, KeptByKafka, NoCoordinator
-from streaming.views import answers
-from streaming.views.lag import Bounds
+from streaming.views.api import answers
+from streaming.views.state.lag import Bounds
 from tests.streaming.views.observing import Observed, T, member_id
 
 SENTENCE = "clicks is kept by Kafka's coordinator; observe only reads: use kafka-consumer-groups."
@@ -29,9 +31,9 @@ def observed(monkeypatch: pytest.MonkeyPatch) -> Observed:
     def missing(*_: object, **__: object) -> None:
         raise NoCoordinator.without("observed.requests", "h:1")
 
-    monkeypatch.setattr(asking, "Transport", missing)
-    monkeypatch.setattr(asking, "is_observed", lambda settings: settings is SETTINGS)
-    for module in changing, showing:
+    monkeypatch.setattr(requests, "Transport", missing)
+    monkeypatch.setattr(requests, "is_observed", lambda settings: settings is SETTINGS)
+    for module in changing, show:
         monkeypatch.setattr(module, "folded", lambda *_, **__: observed.views())
     return observed
 

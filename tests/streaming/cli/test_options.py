@@ -3,7 +3,7 @@
 import pytest
 import typer
 
-from streaming.cli.options import with_peers
+from streaming.cli.lib.options import with_peers
 from streaming.config.peers import PEERS_MAX
 from streaming.config.settings import Settings
 

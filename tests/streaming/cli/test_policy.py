@@ -19,9 +19,9 @@ from coordinator.shard.shard import Shard
 from streaming.administration import policies as administration
 from streaming.administration import shards
 from streaming.administration.policies import set_policies, shown_policies, with_freeze, without_ended_freezes
-from streaming.cli import policy
+from streaming.cli.admin import policy
+from streaming.cli.lib.times import moment
 from streaming.cli.main import app
-from streaming.cli.times import moment
 from streaming.config.settings import Settings
 from streaming.errors import Exit, RequestRefused, UserError
 from tests.coordinator.test_guard import CONFIG as RULES

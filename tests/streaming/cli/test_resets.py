@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming.cli import resets
-from streaming.cli.output import Output, OutputFormat
-from streaming.cli.resets import ResetOptions, reset_offsets
+from streaming.cli.groups import resets
+from streaming.cli.groups.resets import ResetOptions, reset_offsets
+from streaming.cli.lib.output import Output, OutputFormat
 from streaming.config.settings import Settings
 from streaming.errors import BadReset
 from streaming.views import Views

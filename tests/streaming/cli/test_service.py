@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.cli.service import _announce
+from streaming.cli.services.service import _announce
 from streaming.config.settings import Settings
 from streaming.errors import Exit
 from tests.system.waiting import HANG_S
@@ -38,7 +38,7 @@ def test_a_signal_is_a_stop_as_soon_as_the_ready_file_exists(
 
 HANGING_START = """
 import signal, threading
-from streaming.cli import service
+from streaming.cli.services import service
 service.START_END_WAIT_S = 0.01
 service._stop_on_signals(lambda: None, threading.Event())
 signal.raise_signal(signal.SIGTERM)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from streaming.cli.lib.times import BadTime
 from streaming.cli.main import app
-from streaming.cli.times import BadTime
 from streaming.errors import Exit
 from streaming.sizing.load import (
     COMMITS_PER_S_MAX,

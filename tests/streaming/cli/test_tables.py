@@ -9,8 +9,8 @@ from coordinator.base.errors import ErrorCode
 from coordinator.base.states import MOVES
 from coordinator.classic import checks
 from coordinator.shard.handlers import KINDS
+from streaming.cli.admin.tables import TABLES, diagram, tables
 from streaming.cli.main import app
-from streaming.cli.tables import TABLES, diagram, tables
 
 PAGE = Path(__file__).parents[3] / "docs" / "topics.md"
 

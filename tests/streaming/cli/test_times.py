@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from streaming.cli.times import AT_MS_MAX, BadTime, moment, read_duration, read_time
+from streaming.cli.lib.times import AT_MS_MAX, BadTime, moment, read_duration, read_time
 from streaming.errors import Exit
 
 NOW_MS = 1_790_000_000_123  # 2026-09-21T14:13:20.123Z

@@ -18,8 +18,8 @@ from coordinator.messages.move_requests import AdoptSlots, ReleaseSlots
 from coordinator.messages.outputs import ToPeer
 from coordinator.messages.responses import ErrorAnswer, Reply
 from streaming.administration import slot_moving
-from streaming.cli import relocating
 from streaming.cli.main import app
+from streaming.cli.moves import move
 from streaming.config.settings import Settings
 from streaming.errors import NoAnswer
 from tests.coordinator.moving.test_slots_of_many_shards import Side
@@ -43,8 +43,8 @@ class Cluster:
         self._lock = Lock()
         for name in NAMES:
             self.sides["A"].commits(name, self.now_ms)
-        monkeypatch.setattr(relocating, "_open", self.open)
-        monkeypatch.setattr(relocating, "ANSWER_WAIT_S", 0.01)
+        monkeypatch.setattr(move, "_open", self.open)
+        monkeypatch.setattr(move, "ANSWER_WAIT_S", 0.01)
         monkeypatch.setattr(slot_moving, "LOOK_EVERY_S", 0.0)
         monkeypatch.setattr(slot_moving, "unix_ms", lambda: self.now_ms)
 

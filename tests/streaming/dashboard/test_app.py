@@ -15,8 +15,9 @@ from streaming.dashboard import live as live_module
 from streaming.dashboard.app import ANSWERS, App
 from streaming.dashboard.live import Live, Phase, Status
 from streaming.dashboard.request_filter import HEADERS, LOOPBACK_NAMES, names_of
-from streaming.views import GroupView, Raw, answers
-from streaming.views.lag import Bounds
+from streaming.views import GroupView, Raw
+from streaming.views.api import answers
+from streaming.views.state.lag import Bounds
 from tests.streaming.dashboard.stage import Stage
 from tests.streaming.views.consumers import ENDED_MS, REVOKING_MS, life_at
 from tests.streaming.views.test_views import folded, raws

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from streaming.cli.options import with_peers
+from streaming.cli.lib.options import with_peers
 from streaming.config.settings import Settings
 from streaming.dashboard import Dashboard
 from streaming.dashboard.app import App

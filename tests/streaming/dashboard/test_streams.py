@@ -19,8 +19,9 @@ from streaming.dashboard.live import Live, Phase, Status
 from streaming.dashboard.server import WebServer
 from streaming.dashboard.streams import TOLD, Stream
 from streaming.errors import PortTaken
-from streaming.views import Raw, fold
-from streaming.views.answers import json_schema, to_json
+from streaming.views import Raw
+from streaming.views.api import fold
+from streaming.views.api.answers import json_schema, to_json
 from tests.streaming.dashboard.stage import Stage
 from tests.system.waiting import HANG_S
 

@@ -12,7 +12,7 @@ from streaming.config.settings import Settings
 from streaming.doctor import Case, Finding, Level
 from streaming.doctor.folder import check
 from streaming.kafka.brokers import Brokers
-from streaming.query.identity import Identity
+from streaming.query.checkpoint.identity import Identity
 
 IDS = {f"coordinator.{role}": role for role in ("requests", "groups", "events")}
 GOOD = Identity(

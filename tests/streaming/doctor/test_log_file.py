@@ -7,7 +7,7 @@ from streaming.config.settings import Settings
 from streaming.doctor import Case, Level, examine
 from streaming.doctor.log_file import LINES_MAX, TAIL_BYTES, check
 
-WARNING = "2026-11-22 07:46:06,123 level=WARNING logger=streaming.query.alarm an alarm is late"
+WARNING = "2026-11-22 07:46:06,123 level=WARNING logger=streaming.query.watchers.alarm an alarm is late"
 ERROR = "coordinator: No Kafka broker answers at a:9092."
 
 

@@ -13,11 +13,11 @@ from coordinator.messages.responses import (
     ConsumerGroupHeartbeatAnswer,
     ErrorAnswer,
 )
-from streaming.gateway.apis import APIS
-from streaming.gateway.consumer_heartbeats import ConsumerHeartbeats
-from streaming.gateway.definitions import ConsumerGroupHeartbeatResponse
-from streaming.gateway.messages import Header
-from streaming.gateway.slots import Slot
+from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.members.consumer_heartbeats import ConsumerHeartbeats
+from streaming.gateway.protocol.definitions import ConsumerGroupHeartbeatResponse
+from streaming.gateway.protocol.messages import Header
+from streaming.gateway.server.apis import APIS
 from tests.streaming.gateway.examples import WHO, ended
 from tests.streaming.gateway.parts import fact_of
 

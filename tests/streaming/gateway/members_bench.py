@@ -6,9 +6,9 @@ from typing import Any
 
 from coordinator.messages.consumer_requests import GroupTopics
 from coordinator.messages.responses import AssignedTopic, ConsumerGroupHeartbeatAnswer
-from streaming.gateway.definitions import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from streaming.gateway.ids import id_of
-from streaming.gateway.slots import Slot
+from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.protocol.definitions import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from streaming.gateway.protocol.topic_ids import id_of
 from tests.streaming.gateway.parts import fact_of
 from tests.streaming.gateway.serving_bench import ServingBench
 

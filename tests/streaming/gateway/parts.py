@@ -12,25 +12,25 @@ from coordinator.base.hashing import shard_of
 from coordinator.messages.consumer_requests import TopicFact
 from coordinator.messages.requests import Request
 from coordinator.messages.responses import AnyAnswer, RebalanceNotice
-from streaming.gateway.apis import APIS
-from streaming.gateway.authorizer import Authorizer
-from streaming.gateway.cluster import Address
-from streaming.gateway.coordinators import Home
-from streaming.gateway.ends import Ends
-from streaming.gateway.flow import Flow
-from streaming.gateway.following import Following
-from streaming.gateway.gathering import Gathering, SendSingle
-from streaming.gateway.ids import id_text
-from streaming.gateway.messages import Header
-from streaming.gateway.metrics import Metrics
-from streaming.gateway.outgoing import Ledger, Outgoing
-from streaming.gateway.room import Room
-from streaming.gateway.shared import ClientKey
-from streaming.gateway.slots import Slot
-from streaming.gateway.topics import Topics
-from streaming.gateway.unanswered import Unanswered
-from streaming.gateway.upstream import Upstream
-from streaming.gateway.writing import Written
+from streaming.gateway.connection.flow_control import Flow
+from streaming.gateway.connection.metrics import Metrics
+from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.send_buffer import Ledger, Outgoing
+from streaming.gateway.coordinator.batching import Gathering, SendSingle
+from streaming.gateway.coordinator.outstanding import Unanswered
+from streaming.gateway.coordinator.routing import Home
+from streaming.gateway.coordinator.transaction_ends import Ends
+from streaming.gateway.coordinator.transaction_writer import Written
+from streaming.gateway.members.services import ClientKey
+from streaming.gateway.members.topic_updates import Following
+from streaming.gateway.members.topics import Topics
+from streaming.gateway.protocol.messages import Header
+from streaming.gateway.protocol.topic_ids import id_text
+from streaming.gateway.relay.authorizer import Authorizer
+from streaming.gateway.relay.broker_connection import Upstream
+from streaming.gateway.relay.large_requests import Room
+from streaming.gateway.relay.metadata import Address
+from streaming.gateway.server.apis import APIS
 from streaming.kafka.transactional import Transaction
 from tests.system.waiting import HANG_S
 

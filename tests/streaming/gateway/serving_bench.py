@@ -3,14 +3,14 @@
 from typing import Any
 
 from coordinator.messages.responses import AssignmentNotice, RebalanceNotice
-from streaming.gateway.authenticating import Identity
-from streaming.gateway.heartbeats import Heartbeats
-from streaming.gateway.members import Members
-from streaming.gateway.questions import Questions
-from streaming.gateway.serving import PortView, Serving
-from streaming.gateway.slots import Slot
-from streaming.gateway.transactions import ClientTransactions
-from streaming.gateway.work import Work
+from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.tasks import Work
+from streaming.gateway.members.heartbeat_holds import Heartbeats
+from streaming.gateway.members.mailbox import Questions
+from streaming.gateway.members.members import Members
+from streaming.gateway.security.authenticate import Identity
+from streaming.gateway.server.client_transactions import ClientTransactions
+from streaming.gateway.server.serving import PortView, Serving
 from tests.streaming.gateway.parts import FakeAsking, FakeShared, FlowBench
 from tests.streaming.gateway.wiring import frame_of
 

@@ -3,8 +3,9 @@
 import pytest
 from kafka.protocol.metadata import ApiVersionsResponse
 
-from streaming.gateway.apis import API_VERSIONS, APIS, Handling, offered
 from streaming.gateway.exchanges import SERVED
+from streaming.gateway.protocol.api import Handling
+from streaming.gateway.server.apis import API_VERSIONS, APIS, offered
 
 PAST_US = {
     *(71, 72),  # GetTelemetrySubscriptions, PushTelemetry

@@ -24,9 +24,9 @@ from coordinator.messages.responses import AnyAnswer, ConsumerGroupHeartbeatAnsw
 from streaming.config import timeouts
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
-from streaming.gateway import asking as module
-from streaming.gateway.asking import Asking
-from streaming.gateway.unanswered import Unanswered
+from streaming.gateway.coordinator import client as module
+from streaming.gateway.coordinator.client import Asking
+from streaming.gateway.coordinator.outstanding import Unanswered
 from streaming.wire.records import decode_request
 from tests.system.waiting import HANG_S
 

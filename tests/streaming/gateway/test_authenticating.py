@@ -10,12 +10,12 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from streaming.gateway.apis import APIS
-from streaming.gateway.authenticating import Authenticating, Identity
-from streaming.gateway.frames import BadFrame, with_length
-from streaming.gateway.rights import ANONYMOUS, Client
-from streaming.gateway.sasl import BadSasl
-from streaming.gateway.slots import Slot
+from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.protocol.frames import BadFrame, with_length
+from streaming.gateway.security.acls import ANONYMOUS, Client
+from streaming.gateway.security.authenticate import Authenticating, Identity
+from streaming.gateway.security.sasl import BadSasl
+from streaming.gateway.server.apis import APIS
 from tests.streaming.gateway.parts import FlowBench
 
 HEARTBEAT, HANDSHAKE, API_VERSIONS, AUTHENTICATE = 12, 17, 18, 36

@@ -18,15 +18,16 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
 
-from streaming.gateway.apis import APIS, Handling
-from streaming.gateway.authorizer import Authorizer, Judged
-from streaming.gateway.frames import BadFrame, with_length
-from streaming.gateway.messages import Malformed, decode, encode, read_header
-from streaming.gateway.needs import CLUSTER_NAME
-from streaming.gateway.passing import LargeProduce
-from streaming.gateway.relayed import RELAYED
-from streaming.gateway.rights import AccessLists, Client
-from streaming.gateway.sessions import FetchSessions
+from streaming.gateway.protocol.api import Handling
+from streaming.gateway.protocol.frames import BadFrame, with_length
+from streaming.gateway.protocol.messages import Malformed, decode, encode, read_header
+from streaming.gateway.relay.authorizer import Authorizer, Judged
+from streaming.gateway.relay.fetch_sessions import FetchSessions
+from streaming.gateway.relay.large_produce import LargeProduce
+from streaming.gateway.relay.relayed_apis import RELAYED
+from streaming.gateway.relay.required_acls import CLUSTER_NAME
+from streaming.gateway.security.acls import AccessLists, Client
+from streaming.gateway.server.apis import APIS
 from tests.streaming.gateway.wiring import frame_of, message_of
 
 OWN, DATA, OTHER = "kept.requests", "data", "other"

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, R
 from kafka.errors import ClusterAuthorizationFailedError, SecurityDisabledError
 
 from streaming.config.settings import Settings
-from streaming.gateway import broker_acls as module
+from streaming.gateway.security import broker_acls as module
 
 TOPIC, BROKER, USER = 2, 4, 7
 LITERAL, PREFIXED = 3, 4

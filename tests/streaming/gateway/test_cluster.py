@@ -12,11 +12,11 @@ from kafka.protocol.admin import DescribeClusterResponse, DescribeConfigsRespons
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 
 from coordinator.base.hashing import java_hash
-from streaming.gateway import cluster as module
-from streaming.gateway.cluster import Address, Cluster
-from streaming.gateway.frames import LENGTH_BYTES
-from streaming.gateway.relayed import RELAYED
-from streaming.gateway.rewriting import rewritten
+from streaming.gateway.protocol.frames import LENGTH_BYTES
+from streaming.gateway.relay import metadata as module
+from streaming.gateway.relay.metadata import Address, Cluster
+from streaming.gateway.relay.relayed_apis import RELAYED
+from streaming.gateway.relay.rewriting import rewritten
 from tests.system.waiting import HANG_S
 
 Brokers = dict[int, tuple[str, int]]

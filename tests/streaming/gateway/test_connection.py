@@ -20,11 +20,12 @@ from kafka.protocol.sasl import (
 )
 
 from coordinator.messages.responses import DescribeGroupAnswer, HeartbeatAnswer, JoinGroupAnswer, RebalanceNotice
-from streaming.gateway.apis import APIS, Handling
-from streaming.gateway.connection import Connection
-from streaming.gateway.frames import with_length
-from streaming.gateway.limits import IN_FLIGHT_MAX, PIECE_BYTES
-from streaming.gateway.produce import HELD_BYTES_MAX
+from streaming.gateway.protocol.api import Handling
+from streaming.gateway.protocol.frames import with_length
+from streaming.gateway.protocol.limits import IN_FLIGHT_MAX, PIECE_BYTES
+from streaming.gateway.protocol.produce import HELD_BYTES_MAX
+from streaming.gateway.server.apis import APIS
+from streaming.gateway.server.connection import Connection
 from tests.streaming.gateway.parts import FakeAsking, FakeShared, FakeTransport, Socket, turn
 from tests.streaming.gateway.wiring import frame_of, message_of
 

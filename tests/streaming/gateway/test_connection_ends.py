@@ -12,8 +12,8 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.sasl import SaslHandshakeRequest
 
 from coordinator.messages.responses import HeartbeatAnswer, JoinGroupAnswer
-from streaming.gateway import connection as module
-from streaming.gateway.frames import with_length
+from streaming.gateway.protocol.frames import with_length
+from streaming.gateway.server import connection as module
 from tests.streaming.gateway.parts import turn
 from tests.streaming.gateway.test_connection import JOIN, OFFSETS, Bench, heartbeat, held_heartbeat, run
 from tests.streaming.gateway.wiring import frame_of

@@ -7,8 +7,8 @@ import pytest
 from coordinator.base.errors import ErrorCode
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer
-from streaming.gateway.apis import APIS
-from streaming.gateway.consumer_heartbeats import (
+from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.members.consumer_heartbeats import (
     MARGIN_MS,
     MEMBERS_MAX,
     PATIENCE_MS,
@@ -16,8 +16,8 @@ from streaming.gateway.consumer_heartbeats import (
     SHORT_FOR_S,
     SHORT_INTERVAL_MS,
 )
-from streaming.gateway.messages import Header
-from streaming.gateway.slots import Slot
+from streaming.gateway.protocol.messages import Header
+from streaming.gateway.server.apis import APIS
 from tests.streaming.gateway.examples import WHO, ended
 from tests.streaming.gateway.held_bench import INTERVAL_MS, OWNED, SOME, Bench, answer, notice, request, run
 

@@ -28,8 +28,8 @@ from coordinator.messages.responses import (
     Moved,
 )
 from streaming.errors import NoCoordinator
-from streaming.gateway import coordinators
-from streaming.gateway.coordinators import Coordinators, Home
+from streaming.gateway.coordinator import routing
+from streaming.gateway.coordinator.routing import Coordinators, Home
 from tests.streaming.gateway.parts import FakeAsking
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR.number
@@ -192,7 +192,7 @@ def test_a_coordinator_that_cannot_be_used_is_tried_again(world: World, caplog: 
 
 @pytest.mark.parametrize(("maximum", "used"), [(2, True), (1, False)])
 def test_the_coordinators_have_a_bound(monkeypatch: pytest.MonkeyPatch, world: World, maximum: int, used: bool) -> None:
-    monkeypatch.setattr(coordinators, "COORDINATORS_MAX", maximum)
+    monkeypatch.setattr(routing, "COORDINATORS_MAX", maximum)
     world.send()
     world.answer("A", to=("B", 7))
     assert (len(world.sent("B")) == 1, bool(world.loop.timers)) == (used, not used)
@@ -202,7 +202,7 @@ def test_the_coordinators_have_a_bound(monkeypatch: pytest.MonkeyPatch, world: W
 def test_the_kept_requests_have_a_bound(
     monkeypatch: pytest.MonkeyPatch, world: World, maximum: int, is_kept: bool
 ) -> None:
-    monkeypatch.setattr(coordinators, "KEPT_BYTES_MAX", maximum)
+    monkeypatch.setattr(routing, "KEPT_BYTES_MAX", maximum)
     world.send()
     world.send(group_id="h")
     world.answer("A", to=("B", 7))

@@ -6,15 +6,16 @@ from collections.abc import Callable
 import pytest
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
-from streaming.gateway.apis import APIS, Api, Handling
-from streaming.gateway.authenticating import Identity
-from streaming.gateway.dispatching import TOKEN_HEADER, Dispatcher
-from streaming.gateway.flow import Pause
-from streaming.gateway.frames import BadFrame, Frames, FrameTreatment, Piece, with_length
-from streaming.gateway.limits import IN_FLIGHT_MAX, RELAYED_BYTES_MAX, SASL_BYTES_MAX, SERVED_BYTES_MAX
-from streaming.gateway.messages import Header, Malformed
-from streaming.gateway.produce import HELD_BYTES_MAX
-from streaming.gateway.slots import Slot
+from streaming.gateway.connection.flow_control import Pause
+from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.protocol.api import Api, Handling
+from streaming.gateway.protocol.frames import BadFrame, Frames, FrameTreatment, Piece, with_length
+from streaming.gateway.protocol.limits import IN_FLIGHT_MAX, RELAYED_BYTES_MAX, SASL_BYTES_MAX, SERVED_BYTES_MAX
+from streaming.gateway.protocol.messages import Header, Malformed
+from streaming.gateway.protocol.produce import HELD_BYTES_MAX
+from streaming.gateway.security.authenticate import Identity
+from streaming.gateway.server.apis import APIS
+from streaming.gateway.server.dispatcher import TOKEN_HEADER, Dispatcher
 from tests.streaming.gateway.parts import FlowBench
 from tests.streaming.gateway.test_authenticating import known
 from tests.streaming.gateway.wiring import frame_of

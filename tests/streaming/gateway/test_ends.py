@@ -10,15 +10,15 @@ from kafka.protocol.producer.transaction import EndTxnRequest
 
 from coordinator.messages.requests import OffsetFetch
 from coordinator.messages.responses import FetchedOffset, OffsetFetchAnswer
-from streaming.gateway import ends as module
-from streaming.gateway import transactions
-from streaming.gateway.ends import SETTLE_WAIT_S, Commit, Ends
+from streaming.gateway.coordinator import transaction_ends as module
+from streaming.gateway.coordinator.transaction_ends import SETTLE_WAIT_S, Commit, Ends
+from streaming.gateway.server import client_transactions
 from tests.streaming.gateway.parts import turn
 from tests.streaming.gateway.serving_bench import ServingBench
 from tests.streaming.gateway.test_relaying import Bench, run
 
 COMMIT = Commit("g", "t", 2)
-UNSTABLE = FetchedOffset("t", 2, code=transactions.UNSTABLE)
+UNSTABLE = FetchedOffset("t", 2, code=client_transactions.UNSTABLE)
 STABLE = FetchedOffset("t", 2, offset=7)
 
 
@@ -87,7 +87,7 @@ def fetch(group_id: str = "g") -> Any:
 
 
 def serving(scenario: Callable[[ServingBench], Awaitable[None]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "SETTLED_PAUSE_S", 0.001)
+    monkeypatch.setattr(client_transactions, "SETTLED_PAUSE_S", 0.001)
 
     async def main() -> None:
         bench = ServingBench()

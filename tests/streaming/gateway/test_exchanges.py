@@ -7,9 +7,10 @@ import pytest
 
 from coordinator.base.errors import ErrorCode
 from coordinator.messages.responses import AnyAnswer, ErrorAnswer, ExpelMemberAnswer
-from streaming.gateway.apis import APIS, Handling
 from streaming.gateway.exchanges import SERVED
 from streaming.gateway.exchanges.offsets import KNOWS_UNSTABLE, NOT_NOW
+from streaming.gateway.protocol.api import Handling
+from streaming.gateway.server.apis import APIS
 from tests.differential import wire
 from tests.differential.ours import as_of
 from tests.differential.transcript import ClientRequest, Names

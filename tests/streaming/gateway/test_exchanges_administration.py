@@ -15,8 +15,8 @@ from coordinator.messages.responses import (
     ListedGroup,
     ListGroupsAnswer,
 )
-from streaming.gateway.coordinators import Home
-from streaming.gateway.definitions import DeleteGroupsRequest
+from streaming.gateway.coordinator.routing import Home
+from streaming.gateway.protocol.definitions import DeleteGroupsRequest
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.wiring import FakeGateway, ask
 

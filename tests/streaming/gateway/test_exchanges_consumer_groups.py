@@ -17,8 +17,8 @@ from coordinator.messages.responses import (
     DescribedConsumer,
     ErrorAnswer,
 )
-from streaming.gateway.definitions import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
-from streaming.gateway.ids import id_of, id_text
+from streaming.gateway.protocol.definitions import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+from streaming.gateway.protocol.topic_ids import id_of, id_text
 from tests.streaming.gateway.examples import WHO, ended
 from tests.streaming.gateway.parts import fact_of
 from tests.streaming.gateway.wiring import FakeGateway, SentRequest, ask

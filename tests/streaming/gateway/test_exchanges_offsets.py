@@ -20,7 +20,7 @@ from coordinator.messages.responses import (
     OffsetFetchAnswer,
 )
 from streaming.gateway.exchanges import SERVED
-from streaming.gateway.ids import id_of, id_text
+from streaming.gateway.protocol.topic_ids import id_of, id_text
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.parts import fact_of
 from tests.streaming.gateway.wiring import FakeGateway, ask, decoded

@@ -8,12 +8,12 @@ from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest
 from coordinator.base.errors import ErrorCode
 from coordinator.messages.requests import CheckAccess, TxnOffsetCommit
 from coordinator.messages.responses import CheckAccessAnswer, CommittedPartition, ErrorAnswer, TxnOffsetCommitAnswer
-from streaming.gateway.definitions import TxnOffsetCommitRequest
+from streaming.gateway.coordinator.transaction_writer import Written
 from streaming.gateway.exchanges import SERVED
 from streaming.gateway.exchanges.exchange import Exchange
 from streaming.gateway.exchanges.transactions import add_offsets, commit_offsets
-from streaming.gateway.ids import id_of
-from streaming.gateway.writing import Written
+from streaming.gateway.protocol.definitions import TxnOffsetCommitRequest
+from streaming.gateway.protocol.topic_ids import id_of
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.parts import fact_of
 from tests.streaming.gateway.wiring import FakeAsker, FakeGateway, decoded

@@ -14,13 +14,13 @@ from kafka.protocol.metadata import (
 
 from coordinator.base.errors import ErrorCode
 from coordinator.messages.responses import ErrorAnswer, OffsetFetchAnswer
-from streaming.gateway.authenticating import Identity
-from streaming.gateway.finding import Finding, Negotiating
-from streaming.gateway.messages import Malformed
-from streaming.gateway.questions import Questions
-from streaming.gateway.relaying import Relaying
-from streaming.gateway.serving import PortView
-from streaming.gateway.work import Work
+from streaming.gateway.connection.tasks import Work
+from streaming.gateway.members.mailbox import Questions
+from streaming.gateway.protocol.messages import Malformed
+from streaming.gateway.security.authenticate import Identity
+from streaming.gateway.server.find_coordinator import Finding, Negotiating
+from streaming.gateway.server.relaying import Relaying
+from streaming.gateway.server.serving import PortView
 from tests.streaming.gateway.parts import FakeShared, FlowBench, turn
 from tests.streaming.gateway.wiring import frame_of
 

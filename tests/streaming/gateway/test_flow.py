@@ -2,8 +2,8 @@
 
 import pytest
 
-from streaming.gateway.flow import Pause
-from streaming.gateway.limits import ANSWER_BYTES_PAUSE, IN_FLIGHT_MAX, LARGE_IN_FLIGHT_MAX, PIECE_BYTES
+from streaming.gateway.connection.flow_control import Pause
+from streaming.gateway.protocol.limits import ANSWER_BYTES_PAUSE, IN_FLIGHT_MAX, LARGE_IN_FLIGHT_MAX, PIECE_BYTES
 from tests.streaming.gateway.parts import FlowBench
 
 HEARTBEAT, DESCRIBE = 12, 15

@@ -9,8 +9,8 @@ import pytest
 from coordinator.base.errors import ErrorCode
 from coordinator.messages.consumer_requests import GroupTopics, ResolvedPattern
 from coordinator.messages.responses import AnyAnswer, Ask, GroupTopicsAnswer
-from streaming.gateway import following as module
-from streaming.gateway.following import Follower, Following
+from streaming.gateway.members import topic_updates as module
+from streaming.gateway.members.topic_updates import Follower, Following
 from streaming.kafka.patterns import matching
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.parts import FakeShared

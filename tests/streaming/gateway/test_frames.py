@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.gateway.frames import BadFrame, Frames, FrameTreatment, Piece, with_length
+from streaming.gateway.protocol.frames import BadFrame, Frames, FrameTreatment, Piece, with_length
 
 COPIED, WHOLE, LATER = b"c", b"w", b"l"
 

@@ -12,9 +12,9 @@ from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.heartbeats import Heartbeat, Heartbeats
 from coordinator.messages.requests import Request
 from coordinator.messages.responses import AnyAnswer, ErrorAnswer, HeartbeatsAnswer
-from streaming.gateway import gathering as module
-from streaming.gateway.gathering import Gathering
-from streaming.gateway.unanswered import Unanswered, key_of
+from streaming.gateway.coordinator import batching as module
+from streaming.gateway.coordinator.batching import Gathering
+from streaming.gateway.coordinator.outstanding import Unanswered, key_of
 
 SHARDS = 4
 TICK_MS = 1_000

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from kafka.protocol.consumer.group import HeartbeatResponse
 
 from coordinator.messages.responses import RebalanceNotice
-from streaming.gateway.apis import APIS
-from streaming.gateway.heartbeats import Heartbeats
-from streaming.gateway.messages import Header
-from streaming.gateway.slots import Slot
+from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.members.heartbeat_holds import Heartbeats
+from streaming.gateway.protocol.messages import Header
+from streaming.gateway.server.apis import APIS
 
 WELL = b"all is well"
 Given = list[tuple[Slot, bytes]]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from coordinator.base.errors import ErrorCode
-from streaming.gateway.consumer_heartbeats import MARGIN_MS, PATIENCE_MS
+from streaming.gateway.members.consumer_heartbeats import MARGIN_MS, PATIENCE_MS
 from tests.streaming.gateway.held_bench import SOME, Bench, answer, failed, notice, request, run
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
 from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer
-from streaming.gateway import late_answers as module
-from streaming.gateway.late_answers import LateAnswers
-from streaming.gateway.slots import Slot
+from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.members import late_responses as module
+from streaming.gateway.members.late_responses import LateAnswers
 from tests.streaming.gateway.examples import WHO
 from tests.streaming.gateway.parts import fact_of, slot_of
 

@@ -8,11 +8,11 @@ from kafka.protocol.consumer.group import OffsetCommitRequest
 from coordinator.base.errors import ErrorCode
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.responses import Ask, AssignmentNotice, ErrorAnswer, GroupTopicsAnswer
-from streaming.gateway import members as module
-from streaming.gateway.consumer_heartbeats import PATIENCE_MS, SHORT_INTERVAL_MS
-from streaming.gateway.definitions import ConsumerGroupHeartbeatResponse
-from streaming.gateway.ids import id_of
-from streaming.gateway.members import REPEATS_MAX
+from streaming.gateway.members import members as module
+from streaming.gateway.members.consumer_heartbeats import PATIENCE_MS, SHORT_INTERVAL_MS
+from streaming.gateway.members.members import REPEATS_MAX
+from streaming.gateway.protocol.definitions import ConsumerGroupHeartbeatResponse
+from streaming.gateway.protocol.topic_ids import id_of
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.members_bench import ALL, INTERVAL_MS, Bench, T, run
 from tests.streaming.gateway.parts import fact_of, turn

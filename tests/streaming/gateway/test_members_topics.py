@@ -15,8 +15,8 @@ from coordinator.messages.responses import (
     LeaveGroupAnswer,
     LeftMember,
 )
-from streaming.gateway import members as module
-from streaming.gateway.consumer_heartbeats import MEMBERS_MAX
+from streaming.gateway.members import members as module
+from streaming.gateway.members.consumer_heartbeats import MEMBERS_MAX
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.members_bench import ALL, Bench, T, run
 from tests.streaming.gateway.parts import fact_of

@@ -9,10 +9,11 @@ import pytest
 from coordinator.base.errors import ErrorCode
 from coordinator.base.limits import RECORD_BYTES_MAX
 from coordinator.messages.responses import AnyAnswer, HeartbeatAnswer
-from streaming.gateway import outgoing
-from streaming.gateway.answers import TOO_MUCH, Answers
-from streaming.gateway.apis import APIS
-from streaming.gateway.limits import (
+from streaming.gateway.connection import send_buffer
+from streaming.gateway.connection.request_queue import Slot, Slots
+from streaming.gateway.connection.send_buffer import Holder, Ledger, Outgoing
+from streaming.gateway.coordinator.replies import TOO_MUCH, Answers
+from streaming.gateway.protocol.limits import (
     ANSWER_BYTES_MAX,
     ANSWER_BYTES_PAUSE,
     ANSWERS_BYTES_MAX,
@@ -23,9 +24,8 @@ from streaming.gateway.limits import (
     ONE_ANSWER_BYTES_MAX,
     PIECE_BYTES,
 )
-from streaming.gateway.messages import Header
-from streaming.gateway.outgoing import Holder, Ledger, Outgoing
-from streaming.gateway.slots import Slot, Slots
+from streaming.gateway.protocol.messages import Header
+from streaming.gateway.server.apis import APIS
 
 DESCRIBE, HEARTBEAT = 15, 12
 MIB = 2**20
@@ -232,4 +232,4 @@ def test_the_bounds_are_consistent():
         *("Metadata", "OffsetFetch", "DescribeGroups", "ListGroups", "DescribeConfigs", "DescribeCluster"),
         "ConsumerGroupDescribe",
     }
-    assert outgoing.ANSWER_BYTES_MAX is ANSWER_BYTES_MAX
+    assert send_buffer.ANSWER_BYTES_MAX is ANSWER_BYTES_MAX

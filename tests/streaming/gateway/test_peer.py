@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streaming.gateway.peer import has_closed, keep_alive
+from streaming.gateway.connection.socket import has_closed, keep_alive
 
 NOW = struct.pack("ii", 1, 0)
 """The option with which `close` resets the connection."""

@@ -8,8 +8,8 @@ import pytest
 from coordinator.base.limits import GROUP_ID_CHARS_MAX
 from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.responses import HeartbeatAnswer
-from streaming.gateway import probing
-from streaming.gateway.probing import FRESH_S, Probing
+from streaming.gateway.server import find_coordinator
+from streaming.gateway.server.find_coordinator import FRESH_S, Probing
 from tests.streaming.gateway.parts import FakeAsking
 
 
@@ -82,7 +82,7 @@ def test_what_no_member_looks_for_is_in_no_heartbeat(group_ids: Sequence[str]):
 
 def test_beyond_the_bound_no_heartbeat_is_sent_until_one_is_answered(monkeypatch: pytest.MonkeyPatch):
     """A client that looks for ever more groups does not fill the log."""
-    monkeypatch.setattr(probing, "PROBED_MAX", 2)
+    monkeypatch.setattr(find_coordinator, "PROBED_MAX", 2)
     asking = Silent()
     asked = Probing(asking, 5_000)
     for group_id in ("a", "b", "c", "a"):

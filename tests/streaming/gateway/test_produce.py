@@ -3,8 +3,8 @@
 import pytest
 from kafka.protocol.producer import ProduceRequest
 
-from streaming.gateway.messages import Malformed
-from streaming.gateway.produce import acks_of
+from streaming.gateway.protocol.messages import Malformed
+from streaming.gateway.protocol.produce import acks_of
 
 
 def head(version: int, acks: int, client_id: str | None = "client", transactional_id: str | None = None) -> memoryview:

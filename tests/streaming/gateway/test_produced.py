@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kafka.protocol.producer import ProduceResponse
 
-from streaming.gateway.produced import may_have_addresses
+from streaming.gateway.protocol.produce import may_have_addresses
 
 NOT_LEADER = 6
 VERSIONS = (10, 11, 12)

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import pytest
 
-from streaming.gateway import reaching as module
-from streaming.gateway.reaching import AVOIDED_S, LEADERS_AGE_S, LOST_S, NO_LEADER, Leaders, Reaching
+from streaming.gateway.coordinator import reach as module
+from streaming.gateway.coordinator.reach import AVOIDED_S, LEADERS_AGE_S, LOST_S, NO_LEADER, Leaders, Reaching
 
 
 class Mail:

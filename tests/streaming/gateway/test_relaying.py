@@ -11,17 +11,17 @@ from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
 
-from streaming.gateway.apis import APIS
-from streaming.gateway.authenticating import Identity
-from streaming.gateway.flow import Pause
-from streaming.gateway.frames import BadFrame, FrameTreatment, with_length
-from streaming.gateway.limits import IN_FLIGHT_MAX
-from streaming.gateway.messages import Header
-from streaming.gateway.relaying import Relaying
-from streaming.gateway.room import Room
-from streaming.gateway.slots import Slot
-from streaming.gateway.upstream import Upstream
-from streaming.gateway.work import Work
+from streaming.gateway.connection.flow_control import Pause
+from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.tasks import Work
+from streaming.gateway.protocol.frames import BadFrame, FrameTreatment, with_length
+from streaming.gateway.protocol.limits import IN_FLIGHT_MAX
+from streaming.gateway.protocol.messages import Header
+from streaming.gateway.relay.broker_connection import Upstream
+from streaming.gateway.relay.large_requests import Room
+from streaming.gateway.security.authenticate import Identity
+from streaming.gateway.server.apis import APIS
+from streaming.gateway.server.relaying import Relaying
 from tests.streaming.gateway.parts import OWN_TOPIC, FakeShared, FakeTransport, FlowBench, turn
 from tests.streaming.gateway.wiring import frame_of
 

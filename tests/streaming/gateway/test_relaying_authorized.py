@@ -10,8 +10,8 @@ from confluent_kafka.admin import (
 from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from streaming.gateway.authorizer import Authorizer
-from streaming.gateway.rights import AccessLists
+from streaming.gateway.relay.authorizer import Authorizer
+from streaming.gateway.security.acls import AccessLists
 from tests.streaming.gateway.parts import OWN_TOPIC, turn
 from tests.streaming.gateway.test_relaying import Bench, list_offsets, response, run
 

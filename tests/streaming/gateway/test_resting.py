@@ -13,12 +13,12 @@ from coordinator.messages.responses import (
     ErrorAnswer,
     HeartbeatsAnswer,
 )
-from streaming.gateway.apis import APIS
-from streaming.gateway.definitions import ConsumerGroupHeartbeatRequest
-from streaming.gateway.messages import Header
-from streaming.gateway.resting import MEMBERS_MAX, Resting
-from streaming.gateway.slots import Slot
-from streaming.gateway.ticks import SPARE_MS
+from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.coordinator.batching import SPARE_MS
+from streaming.gateway.members.idle import MEMBERS_MAX, Resting
+from streaming.gateway.protocol.definitions import ConsumerGroupHeartbeatRequest
+from streaming.gateway.protocol.messages import Header
+from streaming.gateway.server.apis import APIS
 from tests.streaming.gateway.members_bench import ALL, INTERVAL_MS, Bench, run
 from tests.streaming.gateway.parts import FakeAsking
 

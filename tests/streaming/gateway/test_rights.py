@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
-from streaming.gateway.rights import AccessLists, Client
+from streaming.gateway.security.acls import AccessLists, Client
 
 ANA, BO = Client("User:CN=ana", "10.0.0.7"), Client("User:CN=bo", "10.0.0.8")
 Op = AclOperation

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from streaming.gateway.room import Room
+from streaming.gateway.relay.large_requests import Room
 
 
 class Bench:

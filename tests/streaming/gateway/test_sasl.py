@@ -15,7 +15,7 @@ from kafka.protocol.sasl import (
 )
 
 from streaming.config.security import MECHANISMS
-from streaming.gateway.sasl import NAME_CHARS_MAX, BadSasl, SaslWatch
+from streaming.gateway.security.sasl import NAME_CHARS_MAX, BadSasl, SaslWatch
 
 SCRAM_CLIENT_NONCE = "rOprNGfwEbeRWgbNEkqO"
 SCRAM_SERVER_SAYS = (  # to SCRAM_CLIENT_NONCE of the user "user" with the password "pencil", in RFC 7677, section 3

@@ -9,7 +9,7 @@ import pytest
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer.group import JoinGroupRequest
 
-from streaming.gateway.schemas import Field, Structure, structure_of
+from streaming.gateway.protocol.schemas import Field, Structure, structure_of
 
 STREAMING = Path(__file__).parents[3] / "streaming"
 OF_EVERY_NAMED_TUPLE = {"_asdict", "_fields", "_make", "_replace"}
@@ -47,7 +47,7 @@ def test_only_these_modules_use_private_names_of_kafka_python() -> None:
         if (used := names.intersection(uses_of_others(ast.parse(file.read_text()))))
     }
     assert found == {
-        "gateway/schemas.py": {"_struct", "_version"},
+        "gateway/protocol/schemas.py": {"_struct", "_version"},
         "kafka/transaction_log.py": {"_cluster", "_fetcher"},
     }
 

@@ -9,9 +9,9 @@ import pytest
 
 from streaming.config.settings import Settings
 from streaming.gateway import Gateway
-from streaming.gateway import server as module
-from streaming.gateway.cluster import Address, Cluster
-from streaming.gateway.shared import ClientKey
+from streaming.gateway.members.services import ClientKey
+from streaming.gateway.relay.metadata import Address, Cluster
+from streaming.gateway.server import server as module
 
 OFFER: Any = object()
 """The response of a broker to ApiVersions."""

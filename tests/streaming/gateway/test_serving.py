@@ -33,10 +33,10 @@ from coordinator.messages.responses import (
     ListGroupsAnswer,
     OffsetCommitAnswer,
 )
-from streaming.gateway.authenticating import Identity
-from streaming.gateway.ids import id_text
-from streaming.gateway.limits import IN_FLIGHT_MAX
-from streaming.gateway.serving import PortView
+from streaming.gateway.protocol.limits import IN_FLIGHT_MAX
+from streaming.gateway.protocol.topic_ids import id_text
+from streaming.gateway.security.authenticate import Identity
+from streaming.gateway.server.serving import PortView
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.parts import FakeShared, turn
 from tests.streaming.gateway.serving_bench import ServingBench

@@ -6,9 +6,10 @@ from coordinator.base.errors import ErrorCode
 from coordinator.messages.heartbeats import Heartbeat, Heartbeats
 from coordinator.messages.requests import OffsetCommit
 from coordinator.messages.responses import ErrorAnswer, HeartbeatAnswer, RebalanceNotice
-from streaming.gateway.apis import APIS, Handling
-from streaming.gateway.messages import Header
-from streaming.gateway.slots import Slot
+from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.protocol.api import Handling
+from streaming.gateway.protocol.messages import Header
+from streaming.gateway.server.apis import APIS
 from tests.streaming.gateway.test_serving import SESSION_MS, Bench, commit, heartbeat, run
 
 

@@ -2,7 +2,13 @@
 
 import pytest
 
-from streaming.gateway.ticks import LONG_SESSION_TICKS, LONG_WAIT_TICKS, SPARE_MS, ticks_to_wait, until_tick_ms
+from streaming.gateway.coordinator.batching import (
+    LONG_SESSION_TICKS,
+    LONG_WAIT_TICKS,
+    SPARE_MS,
+    ticks_to_wait,
+    until_tick_ms,
+)
 
 LONG_MS = LONG_SESSION_TICKS * 1_000
 

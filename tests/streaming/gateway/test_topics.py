@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from coordinator.messages.consumer_requests import TopicFact
 from coordinator.messages.fields import NO_TOPIC
 from streaming.errors import BrokerUnreachable
-from streaming.gateway import topics as module
-from streaming.gateway.ids import id_of, id_text
-from streaming.gateway.topics import Topics
+from streaming.gateway.members import topics as module
+from streaming.gateway.members.topics import Topics
+from streaming.gateway.protocol.topic_ids import id_of, id_text
 from tests.streaming.gateway.parts import FakeCluster, fact_of
 from tests.system.waiting import HANG_S
 

@@ -27,12 +27,13 @@ from coordinator.base.hashing import shard_of
 from coordinator.messages.requests import CheckAccess, TxnOffsetCommit
 from coordinator.messages.responses import CheckAccessAnswer, CommittedPartition, TxnOffsetCommitAnswer
 from streaming.config.settings import Settings
-from streaming.gateway import serving, writing
-from streaming.gateway.authorizer import Authorizer
-from streaming.gateway.broker_acls import NOTHING_IS_ALLOWED
-from streaming.gateway.connection import Connection
-from streaming.gateway.coordinators import Home
-from streaming.gateway.writing import WRITE_WAIT_S, WRITERS, Transactions, Written
+from streaming.gateway.coordinator import transaction_writer
+from streaming.gateway.coordinator.routing import Home
+from streaming.gateway.coordinator.transaction_writer import WRITE_WAIT_S, WRITERS, Transactions, Written
+from streaming.gateway.relay.authorizer import Authorizer
+from streaming.gateway.security.broker_acls import NOTHING_IS_ALLOWED
+from streaming.gateway.server import serving
+from streaming.gateway.server.connection import Connection
 from streaming.kafka.transactional import Transaction, TransactionWriter
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.parts import OWN_TOPIC, FakeShared, turn
@@ -322,7 +323,9 @@ def test_the_record_of_a_group_that_has_moved_is_in_the_topic_of_its_coordinator
     one, and the brokers would refuse the record (INVALID_TXN_STATE), which ends a producer for good.
     """
     requests: list[tuple[str, str, int]] = []
-    monkeypatch.setattr(writing, "TransactionWriter", lambda _, topic: StoringWriter(topic, requests, refuses))
+    monkeypatch.setattr(
+        transaction_writer, "TransactionWriter", lambda _, topic: StoringWriter(topic, requests, refuses)
+    )
 
     async def main() -> None:
         transactions = Transactions(Settings())
@@ -355,7 +358,7 @@ def test_a_producer_occupies_one_thread(monkeypatch: pytest.MonkeyPatch):
 
     async def main() -> None:
         transactions, writer = Transactions(Settings()), SlowWriter()
-        monkeypatch.setattr(writing, "TransactionWriter", lambda settings, topic: writer)
+        monkeypatch.setattr(transaction_writer, "TransactionWriter", lambda settings, topic: writer)
         other = Transaction("y", 8, 0)
         each = [OF_THE_CLIENT] * WRITERS + [other]
         tasks = [asyncio.create_task(transactions.join(one, HOME, time.monotonic() + 60)) for one in each]

@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
-from streaming.gateway import unanswered as module
-from streaming.gateway.unanswered import LOST_AFTER_S, Key, Unanswered, key_of
+from streaming.gateway.coordinator import outstanding as module
+from streaming.gateway.coordinator.outstanding import LOST_AFTER_S, Key, Unanswered, key_of
 from tests.streaming.gateway.examples import WHO
 
 ANA, BO = ("g", "ana", None), ("g", "bo", None)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from streaming.gateway import upstream as module
-from streaming.gateway.frames import BadFrame, Piece, with_length
-from streaming.gateway.slots import Slot
-from streaming.gateway.upstream import Upstream
+from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.protocol.frames import BadFrame, Piece, with_length
+from streaming.gateway.relay import broker_connection as module
+from streaming.gateway.relay.broker_connection import Upstream
 from tests.streaming.gateway.parts import FakeTransport, slot_of, turn
 
 FETCH = 1

@@ -8,8 +8,8 @@ import pytest
 from kafka.protocol.metadata import ApiVersionsResponse
 
 from coordinator.base.errors import ErrorCode
-from streaming.gateway.frames import LENGTH_BYTES
-from streaming.gateway.versions import versions_of
+from streaming.gateway.protocol.frames import LENGTH_BYTES
+from streaming.gateway.relay.broker_versions import versions_of
 
 KEY_AND_VERSION = struct.Struct(">hh")
 

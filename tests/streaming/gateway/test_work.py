@@ -2,8 +2,8 @@
 
 import asyncio
 
-from streaming.gateway.limits import IN_FLIGHT_MAX
-from streaming.gateway.work import Work
+from streaming.gateway.connection.tasks import Work
+from streaming.gateway.protocol.limits import IN_FLIGHT_MAX
 from tests.streaming.gateway.parts import FlowBench, turn
 
 

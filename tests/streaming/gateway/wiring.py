@@ -13,11 +13,11 @@ from coordinator.messages.consumer_requests import TopicFact
 from coordinator.messages.fields import NO_TOPIC
 from coordinator.messages.requests import Request
 from coordinator.messages.responses import AnyAnswer
-from streaming.gateway.coordinators import Home
+from streaming.gateway.coordinator.routing import Home
 from streaming.gateway.exchanges import SERVED, Exchange
-from streaming.gateway.ids import id_text
-from streaming.gateway.messages import Header, decode, encode, read_header
-from streaming.gateway.schemas import Field, Structure, structure_of
+from streaming.gateway.protocol.messages import Header, decode, encode, read_header
+from streaming.gateway.protocol.schemas import Field, Structure, structure_of
+from streaming.gateway.protocol.topic_ids import id_text
 from streaming.kafka.patterns import Matches, matching
 from tests.streaming.gateway.parts import fact_of
 

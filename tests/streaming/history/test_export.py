@@ -14,7 +14,7 @@ from streaming.config.settings import Settings
 from streaming.errors import Exit, NoCoordinator
 from streaming.history import export as module
 from streaming.history.export import export
-from streaming.views.fold import Raw, Views
+from streaming.views.api.fold import Raw, Views
 from tests.streaming.views.test_views import raws
 from tests.streaming.views.written import WrittenTopics
 

@@ -130,8 +130,11 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     return fake
 
 
+NO_BROKER = Settings(bootstrap_servers="127.0.0.1:1")
+
+
 def reading(*topics: str, **options: Any) -> TopicReader:
-    return TopicReader(Settings(), topics or (GROUPS, EVENTS), "test", **options)
+    return TopicReader(NO_BROKER, topics or (GROUPS, EVENTS), "test", **options)
 
 
 def offsets(records: Iterable[Record], topic: str = GROUPS, partition: int = 0) -> list[int]:

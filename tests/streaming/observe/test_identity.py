@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from streaming.observe.identity import ObservedIdentity
-from streaming.query.identity import Identity, not_an_identity
+from streaming.query.checkpoint.identity import Identity, not_an_identity
 
 OBSERVERS = ObservedIdentity(
     topic_ids={}, source_partitions=50, output_partitions=16, shuffle_partitions=2, state_store="hdfs"

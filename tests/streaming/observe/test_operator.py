@@ -11,8 +11,8 @@ from coordinator.base.errors import CorruptState
 from coordinator.base.hashing import shard_of
 from streaming.observe.operator import INPUT_COLUMNS, Name, ObserveOperator, Start, unpacked
 from streaming.observe.schemas import Kind
-from streaming.query.durable import BATCH
-from streaming.query.operator import OUTPUT_COLUMNS
+from streaming.query.operator.durable import BATCH
+from streaming.query.operator.operator import OUTPUT_COLUMNS
 from streaming.wire.records import OutputTopics
 from tests.streaming.observe.log import HELD
 from tests.streaming.observe.test_consumers import founding

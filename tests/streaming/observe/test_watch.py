@@ -15,7 +15,7 @@ from streaming.observe.naming import ASK_AGAIN_S, Naming
 from streaming.observe.operator import Name
 from streaming.observe.tally import Observed, Tally, read_to
 from streaming.observe.watch import HELD_BACK_S, SourceWatch
-from streaming.query.failures import because
+from streaming.query.spark.failures import because
 
 SETTINGS = Settings(bootstrap_servers="kafka:9092").observing()
 

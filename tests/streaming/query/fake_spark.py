@@ -12,7 +12,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from streaming.query.operator import INPUT_COLUMNS, ShardOperator
+from streaming.query.operator.operator import INPUT_COLUMNS, ShardOperator
 
 SCHEMA = StructType([StructField("shard", BinaryType())])
 NO_TIMEOUT = -1

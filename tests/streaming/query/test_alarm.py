@@ -6,9 +6,9 @@ import pytest
 from confluent_kafka import KafkaException
 
 from streaming.config.settings import Settings
-from streaming.query import alarm, threads
-from streaming.query.alarm import AGAIN_MS, WAIT_MS_MAX, Alarm, overdue
-from streaming.query.progress import Tallies
+from streaming.query.watchers import alarm, threads
+from streaming.query.watchers.alarm import AGAIN_MS, WAIT_MS_MAX, Alarm, overdue
+from streaming.query.watchers.progress import Tallies
 from tests.system.waiting import HANG_S
 
 

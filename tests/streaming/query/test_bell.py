@@ -12,9 +12,9 @@ from py4j.protocol import Py4JError
 from coordinator.messages.heartbeats import Heartbeat, Heartbeats
 from coordinator.messages.requests import DescribeGroup, Request
 from streaming.config.settings import Settings
-from streaming.query import bell, bell_clock, threads
-from streaming.query.bell import TRIGGER_MS, Bell, Company
-from streaming.query.progress import Tallies
+from streaming.query.watchers import bell, bell_clock, threads
+from streaming.query.watchers.bell import TRIGGER_MS, Bell, Company
+from streaming.query.watchers.progress import Tallies
 from streaming.wire.records import encode_request
 from tests.system.waiting import HANG_S
 

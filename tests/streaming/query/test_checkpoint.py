@@ -8,8 +8,8 @@ from msgspec import structs
 from coordinator.state.codec import VERSION
 from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch, Exit
-from streaming.query import checkpoint
-from streaming.query.identity import Identity
+from streaming.query.checkpoint import checkpoint
+from streaming.query.checkpoint.identity import Identity
 
 SETTINGS = Settings(checkpoint="/main")
 IDENTITY = Identity(

@@ -10,8 +10,8 @@ from coordinator.base.config import Config
 from coordinator.base.hashing import shard_of
 from coordinator.messages.events import LogBroken
 from coordinator.messages.requests import OffsetCommit, OffsetToCommit
-from streaming.query.continuity import BREAKS_TOLD_MAX, Row, follow
-from streaming.query.operator import ShardOperator
+from streaming.query.operator.continuity import BREAKS_TOLD_MAX, Row, follow
+from streaming.query.operator.operator import ShardOperator
 from streaming.wire.records import OutputTopics, encode_request
 from tests.streaming.query.fake_spark import FakeSpark
 

@@ -9,9 +9,9 @@ from coordinator.moves import transfer
 from coordinator.moves.resume import lacks_addresses
 from coordinator.state.codec import decode_shard
 from streaming.errors import BadExport, CheckpointMismatch
-from streaming.query import exporting
-from streaming.query.exporting import Names
-from streaming.query.operator import Held, packed
+from streaming.query.checkpoint import exporting
+from streaming.query.checkpoint.exporting import Names
+from streaming.query.operator.operator import Held, packed
 from tests.coordinator.consumer.conversation import reconciling
 from tests.coordinator.moving.pair import Pair
 from tests.coordinator.scenario import Scenario

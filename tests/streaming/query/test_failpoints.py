@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.query import failpoints
+from streaming.query.operator import failpoints
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from streaming.config.settings import Settings
 from streaming.errors import Exit, StoreUnavailable, UserError
 from streaming.observe.failures import CAUSES as OBSERVER_CAUSES
-from streaming.query.failures import (
+from streaming.query.spark.failures import (
     CAUSES,
     CONCURRENT,
     SparkRefused,
@@ -127,8 +127,8 @@ CASES = {
     ),
     "a daemon of workers without its package": (
         WORKER.format(
-            error="/usr/bin/python3: Error while finding module specification for 'streaming.query.worker_daemon'"
-            " (ModuleNotFoundError: No module named 'streaming')"
+            error="/usr/bin/python3: Error while finding module specification for"
+            " 'streaming.query.operator.worker_daemon' (ModuleNotFoundError: No module named 'streaming')"
         ),
         Exit.NEEDS_A_PERSON,
         "cannot import all packages (No module named 'streaming'): ship them",

@@ -24,8 +24,8 @@ from coordinator.messages.responses import JoinedMember
 from streaming.cli.main import fit_for_a_terminal
 from streaming.client.plans import make_plan, resolve
 from streaming.gateway import Gateway
-from streaming.query.operator import ShardOperator
-from streaming.views.words import Gap, to_line
+from streaming.query.operator.operator import ShardOperator
+from streaming.views.sentences.records import Gap, to_line
 from streaming.wire.records import (
     OutputTopics,
     Tombstone,

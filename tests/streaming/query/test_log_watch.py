@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import pytest
 
 from streaming.kafka.lookup import Found
-from streaming.query.continuity import LastRecord
-from streaming.query.log_watch import KEPT_MAX, Comparison, difference
-from streaming.query.replaced import Note
+from streaming.query.checkpoint.replaced import Note
+from streaming.query.operator.continuity import LastRecord
+from streaming.query.watchers.log_watch import KEPT_MAX, Comparison, difference
 from streaming.wire.records import Tally
 
 

@@ -6,8 +6,8 @@ from coordinator.messages.consumer_requests import TopicFact
 from coordinator.messages.fields import NO_TOPIC
 from coordinator.messages.group_records import OffsetRecord
 from coordinator.messages.requests import OffsetTopic
-from streaming.query import offset_topics as module
-from streaming.query.offset_topics import WatchedTopics
+from streaming.query.watchers import offset_topics as module
+from streaming.query.watchers.offset_topics import WatchedTopics
 
 A, B = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 

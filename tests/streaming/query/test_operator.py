@@ -24,8 +24,8 @@ from coordinator.messages.requests import (
     SyncGroup,
 )
 from coordinator.state import codec, member_index
-from streaming.query.continuity import LastRecord, LogReplaced
-from streaming.query.operator import ALARM_WAIT_MS, ShardOperator, unpacked
+from streaming.query.operator.continuity import LastRecord, LogReplaced
+from streaming.query.operator.operator import ALARM_WAIT_MS, ShardOperator, unpacked
 from streaming.wire.records import OutputTopics, encode_request
 from tests.streaming.query.fake_spark import NO_TIMEOUT, FakeSpark, Record
 

@@ -5,9 +5,9 @@ import pytest
 from streaming.config.settings import Settings
 from streaming.errors import Exit
 from streaming.kafka.brokers import Brokers
-from streaming.query import outages
 from streaming.query.coordinator import QueryFailed
-from streaming.query.outages import Outage
+from streaming.query.watchers import outages
+from streaming.query.watchers.outages import Outage
 
 EXPIRED = "org.apache.kafka.common.errors.TimeoutException: Expiring 1 record(s) for c.replies-3:90000 ms has passed"
 NOT_ENOUGH = "org.apache.kafka.common.errors.NotEnoughReplicasException: Messages are rejected"
@@ -53,7 +53,7 @@ def test_query_begins_again_for_as_long_as_some_brokers_answer(query: Query, acc
 
 def test_query_ends_if_no_broker_answers_for_as_long_as_it_waits(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [1_000.0]
-    monkeypatch.setattr("streaming.query.outages.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("streaming.query.watchers.outages.time.monotonic", lambda: now_s[0])
     wait_s = Settings().broker_wait_ms / 1_000
     assert query.fails(EXPIRED, NONE) is None
     now_s[0] += wait_s - 1

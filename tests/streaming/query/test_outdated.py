@@ -6,7 +6,7 @@ import pytest
 
 from streaming.errors import BrokerUnreachable
 from streaming.kafka.reader import Record, TopicUnread
-from streaming.query.outdated import first_later
+from streaming.query.checkpoint.outdated import first_later
 
 
 def events(times_ms: list[int], *, is_whole: bool = True) -> Iterator[Record]:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from streaming.query.ownership import objections, take_over
+from streaming.query.operator.ownership import objections, take_over
 
 
 def plan(checkpoint: Path, batch: int, planned_ms: int) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.query.parts import missing_parts
+from streaming.query.checkpoint.parts import missing_parts
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import InUse
-from streaming.query.running import MARK, Mark, alone, local_folder, stopped
+from streaming.query.checkpoint.running import MARK, Mark, alone, local_folder, stopped
 
 HOLD = """
 import sys
-from streaming.query.running import Mark
+from streaming.query.checkpoint.running import Mark
 mark = Mark()
 mark.set(sys.argv[1])
 print("held", flush=True)

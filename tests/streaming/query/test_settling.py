@@ -4,8 +4,8 @@ import pytest
 
 from coordinator.messages.requests import SettleTransactions
 from streaming.kafka.transaction_log import Batch
-from streaming.query import settling as module
-from streaming.query.settling import Settled, Settling
+from streaming.query.watchers import settling as module
+from streaming.query.watchers.settling import Settled, Settling
 
 Ended = list[tuple[int, int, int, bool]]
 Reported = list[tuple[int, int, int, Ended, list[tuple[int, int]]]]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from streaming.query import worker_daemon
-from streaming.query.spark_config import SPARK_LOG, WORKER_PATH, is_local_master, tuning, worker_path
+from streaming.query.operator import worker_daemon
+from streaming.query.spark.spark_config import SPARK_LOG, WORKER_PATH, is_local_master, tuning, worker_path
 
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from streaming.config.settings import Settings
-from streaming.query.progress import Tallies
-from streaming.query.stops import StopWatch
+from streaming.query.watchers.progress import Tallies
+from streaming.query.watchers.stops import StopWatch
 from tests.streaming.query.test_log_watch import tally
 
 BY = "User:ana"

@@ -6,7 +6,7 @@ import pytest
 
 from streaming.config.settings import Settings
 from streaming.errors import Exit, StoreUnavailable, UserError
-from streaming.query.store_watch import ANSWER_WAIT_S, Silence, StoreWatch
+from streaming.query.watchers.store_watch import ANSWER_WAIT_S, Silence, StoreWatch
 
 WAIT_S = 60.0
 AWAY, UNANSWERED = StoreUnavailable("It is away."), StoreUnavailable("It says nothing.")

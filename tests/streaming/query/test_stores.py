@@ -4,8 +4,8 @@ import pytest
 
 from streaming.config.settings import BadSettings, Settings
 from streaming.errors import Exit
-from streaming.query import stores
-from streaming.query.checkpoint_files import NAME
+from streaming.query.spark import stores
+from streaming.query.spark.checkpoint_files import NAME
 
 
 @pytest.mark.parametrize("folder", ["checkpoints/default", "file:/c", "hdfs:///c", "hdfs://host:8020/c", "s3a://b/c"])

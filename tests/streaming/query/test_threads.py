@@ -4,8 +4,8 @@ from threading import Event, Thread
 
 import pytest
 
-from streaming.query import threads
-from streaming.query.threads import await_end, keep_at
+from streaming.query.watchers import threads
+from streaming.query.watchers.threads import await_end, keep_at
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from kafka.errors import UnknownTopicOrPartitionError
 
 from streaming.config.settings import Settings
 from streaming.kafka import topics
-from streaming.query.topic_watch import altered
+from streaming.query.watchers.topic_watch import altered
 
 SETTINGS = Settings(topic_prefix="main", request_partitions=2)
 LAYOUT = topics.layout(SETTINGS)

@@ -5,8 +5,15 @@ from pathlib import Path
 import pytest
 
 from streaming.config.settings import Settings
-from streaming.query.spark_config import NEEDED, SPARK_CONFIG, STATE_STORES
-from streaming.query.user_config import JAVA_OPTIONS, JOINED, BadSparkSettings, refuse_changed, user_config, with_users
+from streaming.query.spark.spark_config import NEEDED, SPARK_CONFIG, STATE_STORES
+from streaming.query.spark.user_config import (
+    JAVA_OPTIONS,
+    JOINED,
+    BadSparkSettings,
+    refuse_changed,
+    user_config,
+    with_users,
+)
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 

@@ -7,7 +7,7 @@ from coordinator.base.consumer_protocol import write_assignment
 from coordinator.messages.group_records import GroupRecord
 from streaming.verify.findings import Finding, Kind
 from streaming.verify.published import Published
-from streaming.views.version_follower import EVENTS, GROUPS
+from streaming.views.state.version_follower import EVENTS, GROUPS
 from streaming.wire.records import to_row
 from tests.streaming.views.observing import TOPICS, Observed, T, member_id, published
 from tests.streaming.views.written import Written

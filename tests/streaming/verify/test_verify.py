@@ -21,7 +21,7 @@ from coordinator.messages.responses import JoinGroupAnswer, Reply
 from streaming.verify.exchanges import Exchanges
 from streaming.verify.findings import Finding, Kind
 from streaming.verify.published import Published
-from streaming.views.version_follower import EVENTS, GROUPS
+from streaming.views.state.version_follower import EVENTS, GROUPS
 from streaming.wire.records import decode_group_record
 from tests.streaming.views.written import Written, WrittenTopics, converse
 

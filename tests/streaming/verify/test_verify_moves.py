@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.messages.move_events import GroupArrived
 from streaming.verify.findings import Kind
-from streaming.views.owners import spans_of_owners
+from streaming.views.history.owners import spans_of_owners
 from tests.streaming.verify.writing import Writing, WritingPair
 from tests.streaming.views.written import Written
 

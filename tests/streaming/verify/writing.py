@@ -13,8 +13,8 @@ from coordinator.messages.requests import Received
 from streaming.verify.custody import Custody, Following
 from streaming.verify.findings import Finding, Kind
 from streaming.verify.published import Published
-from streaming.views.fold import Raw, Views
-from streaming.views.version_follower import EVENTS, GROUPS
+from streaming.views.api.fold import Raw, Views
+from streaming.views.state.version_follower import EVENTS, GROUPS
 from streaming.wire.records import to_row
 from tests.coordinator.moving.pair import Coordinator, Pair
 from tests.coordinator.moving.test_importing import exported

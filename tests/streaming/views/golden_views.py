@@ -20,7 +20,7 @@ from coordinator.messages.events import (
 )
 from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetRecord
 from streaming.views import Raw, Views
-from streaming.views.lag import Bounds
+from streaming.views.state.lag import Bounds
 from streaming.wire.records import OutputTopics, to_row
 
 NOON_MS = int(datetime(2026, 9, 21, 12, tzinfo=UTC).timestamp() * 1_000)

@@ -2,9 +2,10 @@
 
 from coordinator.base.states import Phase
 from streaming.dashboard.live import Live
-from streaming.views import GroupView, Views, answers
-from streaming.views.rebalances import rebalances
-from streaming.views.rows import GroupDetail, GroupSummary
+from streaming.views import GroupView, Views
+from streaming.views.api import answers
+from streaming.views.api.rows import GroupDetail, GroupSummary
+from streaming.views.history.rebalances import rebalances
 from tests.streaming.dashboard.stage import Stage
 
 T = 1_790_000_000_000

@@ -13,12 +13,13 @@ from coordinator.messages.group_records import GroupRecord
 from coordinator.messages.requests import LeaveGroup, Leaving
 from coordinator.shard import converting
 from coordinator.state.consumer_group import AWAY_EPOCH
-from streaming.views import GroupView, Views, answers
-from streaming.views.advice import OF_CONSUMERS
-from streaming.views.owners import owner_at, spans_of_owners, token_at
-from streaming.views.rebalances import rebalances
-from streaming.views.why import Why, why
-from streaming.views.words import to_line
+from streaming.views import GroupView, Views
+from streaming.views.api import answers
+from streaming.views.history.advice import OF_CONSUMERS
+from streaming.views.history.owners import owner_at, spans_of_owners, token_at
+from streaming.views.history.rebalances import rebalances
+from streaming.views.sentences.records import to_line
+from streaming.views.sentences.why import Why, why
 from tests.streaming.views.consumers import (
     ENDED_MS,
     GIVES_UP_AFTER_MS,

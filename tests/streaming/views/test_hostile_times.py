@@ -16,17 +16,19 @@ from msgspec import structs
 from prometheus_client import CollectorRegistry, generate_latest
 
 import streaming.dashboard
-from streaming.cli import checkpoint, showing, telling
-from streaming.cli.lines import MEMBERS, PARTITIONS, member_lines, partition_lines
-from streaming.cli.output import Output, OutputFormat
-from streaming.cli.times import instant, moment
+from streaming.cli.admin import checkpoint
+from streaming.cli.groups import history, show
+from streaming.cli.lib.lines import MEMBERS, PARTITIONS, member_lines, partition_lines
+from streaming.cli.lib.output import Output, OutputFormat
+from streaming.cli.lib.times import instant, moment
 from streaming.history.tables import TABLES, table_of, to_row
 from streaming.moments import AT_MS_MAX, AT_MS_MIN
-from streaming.query.inspection import Contents, KeptGroup, KeptShard
-from streaming.views import Raw, Views, answers
-from streaming.views.metrics import GroupFigures
+from streaming.query.checkpoint.inspection import Contents, KeptGroup, KeptShard
+from streaming.views import Raw, Views
+from streaming.views.api import answers
+from streaming.views.metrics.metrics import GroupFigures
+from streaming.views.sentences.records import to_line
 from streaming.views.text import clock
-from streaming.views.words import to_line
 from streaming.wire.records import to_row as to_record
 from tests.streaming.views.golden_views import ENDS, HISTORY, NOON_MS, RECORDS, TOPICS, _raw
 from tests.system.waiting import HANG_S
@@ -67,13 +69,13 @@ def _replaced(records: list[Any], name: str, number: int) -> Iterator[Any]:
 def test_every_command_prints_hostile_numbers_in_every_format(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
     for form in OutputFormat:
         to, group = Output(form), views.groups["orders"]
-        showing.show_groups([answers.summary(g, ENDS, NOON_MS) for g in views.present()], to)
+        show.show_groups([answers.summary(g, ENDS, NOON_MS) for g in views.present()], to)
         for each in views.present():
-            showing.show_group(each, ENDS, NOON_MS, to)
+            show.show_group(each, ENDS, NOON_MS, to)
         to.rows(MEMBERS, member_lines(views.present()))
-        showing.show_offsets(views.present(), ENDS, to)
-        telling.show_timeline(answers.timeline(views, group), None, to)
-        telling.show_why(views, group, None, to)
+        show.show_offsets(views.present(), ENDS, to)
+        history.show_timeline(answers.timeline(views, group), None, to)
+        history.show_why(views, group, None, to)
         assert capsys.readouterr().out
 
 

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable
 from streaming.kafka.offsets import EARLIEST, LATEST, Offsets, Place, Why
-from streaming.views.lag import Bounds, EndOffsets, gone_unread, lag
+from streaming.views.state.lag import Bounds, EndOffsets, gone_unread, lag
 
 PLACES = [("t", partition) for partition in range(3)]
 

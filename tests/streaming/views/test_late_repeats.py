@@ -13,12 +13,12 @@ import pytest
 from coordinator.messages.group_records import GroupRecord, OffsetRecord
 from coordinator.messages.requests import DeleteGroup, OffsetCommit, OffsetToCommit, RepublishGroup
 from streaming.administration.committed import Past
-from streaming.query import repeats
-from streaming.query.repeats import SETTLING_MS, Repeats
+from streaming.query.watchers import repeats
+from streaming.query.watchers.repeats import SETTLING_MS, Repeats
 from streaming.verify.findings import Kind
 from streaming.views import Views
-from streaming.views.reading import Reading
-from streaming.views.watching import Fetched, Reader
+from streaming.views.api.reading import Reading
+from streaming.views.api.watching import Fetched, Reader
 from streaming.wire.standing import order_in
 from tests.streaming.verify.test_verify import judge, kinds
 from tests.streaming.views.test_views import AT_MS, LATER_MS, folded, known, raws

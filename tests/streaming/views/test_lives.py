@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from coordinator.messages.move_events import GroupMoved
-from streaming.views import answers
-from streaming.views.lives import Life, joined, named_by
-from streaming.views.owners import spans_of_owners
-from streaming.views.why import why
+from streaming.views.api import answers
+from streaming.views.api.lives import Life, joined, named_by
+from streaming.views.history.owners import spans_of_owners
+from streaming.views.sentences.why import why
 from tests.coordinator.moving.pair import Pair
 from tests.streaming.verify.test_verify_moves import moved_there_and_back
 from tests.streaming.verify.test_verify_moves import pair as pair

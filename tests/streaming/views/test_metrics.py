@@ -33,9 +33,10 @@ from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetR
 from coordinator.messages.requests import OffsetCommit
 from coordinator.shard import converting
 from coordinator.shard.handlers import KINDS
-from streaming.views import Raw, Views, metrics
-from streaming.views.lag import Bounds, Ends
-from streaming.views.metrics import CAUSES, ERRORS, STATES, WHYS, GroupFigures
+from streaming.views import Raw, Views
+from streaming.views.metrics import metrics
+from streaming.views.metrics.metrics import CAUSES, ERRORS, STATES, WHYS, GroupFigures
+from streaming.views.state.lag import Bounds, Ends
 from streaming.wire.records import OutputTopics, to_row
 from tests.streaming.views.consumers import ENDED_MS, REVOKING_MS, ConsumerTopics, Member, life_at
 from tests.streaming.views.test_views import folded, raws

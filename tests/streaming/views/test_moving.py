@@ -3,8 +3,8 @@
 from msgspec import structs
 
 from coordinator.messages.group_records import GroupRecord
-from streaming.views import moving as module
-from streaming.views.moving import Moving, moving
+from streaming.views.state import partition_moves as module
+from streaming.views.state.partition_moves import Moving, moving
 from tests.streaming.views.consumers import REVOKING_MS, life_at
 from tests.streaming.views.test_waits import expired, group_of
 

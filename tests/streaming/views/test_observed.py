@@ -4,13 +4,14 @@ import re
 
 import pytest
 
-from streaming.views import GroupView, answers
-from streaming.views.advice import ADVICE, OF_CONSUMERS, Advice, for_brokers
-from streaming.views.observed import FLAPPING, UNCHANGED_MS
-from streaming.views.observed_words import REASONS_TOLD
+from streaming.views import GroupView
+from streaming.views.api import answers
+from streaming.views.history.advice import ADVICE, OF_CONSUMERS, Advice, for_brokers
+from streaming.views.sentences.observed import REASONS_TOLD
+from streaming.views.sentences.observed_why import FLAPPING, UNCHANGED_MS
+from streaming.views.sentences.records import to_line
+from streaming.views.sentences.why import Why, why
 from streaming.views.text import clock
-from streaming.views.why import Why, why
-from streaming.views.words import to_line
 from tests.streaming.views.observing import Observed, T, member_id
 
 ANA, BO, DORA = member_id("ana"), member_id("bo", "4b20"), member_id("dora", "11aa")

@@ -2,10 +2,11 @@
 
 import pytest
 
-from streaming.cli.telling import timeline_lines
-from streaming.views import GroupView, Raw, Views, answers
+from streaming.cli.groups.history import timeline_lines
+from streaming.views import GroupView, Raw, Views
+from streaming.views.api import answers
+from streaming.views.sentences.why import Why, why
 from streaming.views.text import clock
-from streaming.views.why import Why, why
 from streaming.wire.records import OutputTopics, to_row
 from tests.streaming.observe.log import Log
 from tests.streaming.observe.test_consumers import NAMED, founding, of_bo, of_two

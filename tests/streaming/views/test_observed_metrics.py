@@ -8,9 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.base.states import GroupType
 from streaming.views import Views
-from streaming.views.lag import Bounds
-from streaming.views.metrics import GroupFigures
-from streaming.views.observed_metrics import CAUSES, LABELS, LIKELY, NOT_RECORDED, SeveralFigures
+from streaming.views.metrics.metrics import GroupFigures
+from streaming.views.metrics.observed import CAUSES, LABELS, LIKELY, NOT_RECORDED, SeveralFigures
+from streaming.views.state.lag import Bounds
 from tests.streaming.views.golden_views import example_views
 from tests.streaming.views.observing import Observed, member_id
 

@@ -3,12 +3,12 @@
 import pytest
 
 from coordinator.base.states import Phase
-from streaming.cli.output import Output, OutputFormat
-from streaming.cli.telling import show_owner, timeline_lines
-from streaming.views import answers
+from streaming.cli.groups.history import show_owner, timeline_lines
+from streaming.cli.lib.output import Output, OutputFormat
+from streaming.views.api import answers
+from streaming.views.sentences.records import to_line
+from streaming.views.sentences.why import why
 from streaming.views.text import clock
-from streaming.views.why import why
-from streaming.views.words import to_line
 from tests.streaming.views.observing import Observed, T, member_id
 from tests.streaming.views.test_observed import ANA, BO, CY, CY_2, group_of, running
 

@@ -15,8 +15,9 @@ from coordinator.messages.events import (
     RebalanceCompleted,
 )
 from coordinator.messages.group_records import GroupMember, GroupRecord
-from streaming.views import GroupView, Views, answers
-from streaming.views.owners import spans_of_owners, token_at
+from streaming.views import GroupView, Views
+from streaming.views.api import answers
+from streaming.views.history.owners import spans_of_owners, token_at
 
 T = 1_700_000_000_000
 HOUR_MS = 3_600_000

@@ -2,7 +2,7 @@
 
 from msgspec import structs
 
-from streaming.views.policy_metrics import CAUSES, HOW, POLICIES
+from streaming.views.metrics.policies import CAUSES, HOW, POLICIES
 from tests.streaming.views.deploy import DEPLOY, RECORD
 from tests.streaming.views.test_metrics import ScrapedViews
 

@@ -19,8 +19,8 @@ from coordinator.messages.policy_events import (
     SeatTaken,
     SeatVacated,
 )
+from streaming.views.sentences.records import to_line
 from streaming.views.text import clock, clock_after
-from streaming.views.words import to_line
 from tests.streaming.views.test_watch import BLAMED, BO, NOW_MS, WHO, event, group, member
 
 HOLD = Hold(since_ms=1, until_ms=9, frozen_until_ms=600_000, vacant=1, standing_by=2, quarantined=0)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from streaming.views.rebalances import latest, rebalances
+from streaming.views.history.rebalances import latest, rebalances
 from tests.streaming.views.test_views import folded, raws
 from tests.streaming.views.written import WrittenTopics, converse
 

@@ -2,12 +2,13 @@
 
 import pytest
 
-from streaming.cli.telling import timeline_lines
-from streaming.views import GroupView, answers
-from streaming.views.causes import GroupKind
-from streaming.views.flapping import flapping
-from streaming.views.rebalances import latest, rebalances
-from streaming.views.why import Why, explain, why
+from streaming.cli.groups.history import timeline_lines
+from streaming.views import GroupView
+from streaming.views.api import answers
+from streaming.views.history.instability import flapping
+from streaming.views.history.rebalances import latest, rebalances
+from streaming.views.sentences.why import Why, explain, why
+from streaming.views.state.causes import GroupKind
 from tests.streaming.views.recordings import Replay
 
 FIRST, SECOND = "word-count-17e2-StreamThread-1-consumer-7e47", "word-count-ae68-StreamThread-1-consumer-f76e"

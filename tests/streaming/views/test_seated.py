@@ -7,11 +7,12 @@ import pytest
 
 from coordinator.base.states import Phase
 from coordinator.messages.group_records import GroupRecord
-from streaming.views import GroupView, answers
-from streaming.views.fields import known
-from streaming.views.owners import spans_of_owners
-from streaming.views.seats import SeatHistory, hold_now
-from streaming.views.why import why
+from streaming.views import GroupView
+from streaming.views.api import answers
+from streaming.views.history.owners import spans_of_owners
+from streaming.views.history.vacancies import SeatHistory, hold_now
+from streaming.views.sentences.why import why
+from streaming.views.state.fields import known
 from tests.streaming.views.seated import SeatedTopics, converse_seated, deployed
 from tests.streaming.views.test_views import folded, raws
 

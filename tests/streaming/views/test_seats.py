@@ -7,12 +7,13 @@ from msgspec import UNSET, structs
 
 from coordinator.messages.events import AnyEvent, GroupEmptied, MemberFenced
 from coordinator.messages.policy_events import QuarantineEnded
-from streaming.views import Views, answers
-from streaming.views.owners import spans_of_owners, token_at
-from streaming.views.seat_words import hold_in_words, quarantine_in_words, vacancy_in_words
-from streaming.views.seats import SeatHistory, hold_now
+from streaming.views import Views
+from streaming.views.api import answers
+from streaming.views.history.owners import spans_of_owners, token_at
+from streaming.views.history.vacancies import SeatHistory, hold_now
+from streaming.views.sentences.vacancies import hold_in_words, quarantine_in_words, vacancy_in_words
+from streaming.views.sentences.why import Why, why
 from streaming.views.text import clock
-from streaming.views.why import Why, why
 from tests.streaming.views.deploy import (
     DEPLOY,
     FOUNDED,

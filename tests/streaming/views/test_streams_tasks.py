@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.base.consumer_protocol import write_assignment
-from streaming.views.streams_tasks import VERSION_MAX, StreamsTasks, tasks_of
+from streaming.views.state.streams_tasks import VERSION_MAX, StreamsTasks, tasks_of
 from tests.streaming.views.recordings import Replay
 
 HEAD = "00000003000000000000000100000000000000010000000100000003"

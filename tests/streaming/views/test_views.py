@@ -13,12 +13,13 @@ from coordinator.messages.events import AssignmentChanged, Handover, MemberExpir
 from coordinator.messages.requests import DeleteGroup, LeaveGroup, Leaving
 from coordinator.messages.responses import Reply
 from streaming.kafka.reader import Record
-from streaming.views import GroupView, Raw, Views, answers, fold
-from streaming.views.owners import owner_at, spans_of_owners
-from streaming.views.reading import Reading
-from streaming.views.rebalances import rebalances
-from streaming.views.version_follower import PATIENCE_MS
-from streaming.views.words import Gap
+from streaming.views import GroupView, Raw, Views
+from streaming.views.api import answers, fold
+from streaming.views.api.reading import Reading
+from streaming.views.history.owners import owner_at, spans_of_owners
+from streaming.views.history.rebalances import rebalances
+from streaming.views.sentences.records import Gap
+from streaming.views.state.version_follower import PATIENCE_MS
 from streaming.wire.records import OutputTopics, decode_event, decode_group_record, to_row
 from tests.simulation.simulation import Simulation as WholeSimulation
 from tests.streaming.views.written import Written, WrittenTopics, converse

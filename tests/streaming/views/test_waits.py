@@ -3,9 +3,10 @@
 from typing import Any
 
 from coordinator.state.consumer_group import AWAY_EPOCH
-from streaming.views import GroupView, Views, answers
-from streaming.views.why import Why, why
-from streaming.views.words import to_line
+from streaming.views import GroupView, Views
+from streaming.views.api import answers
+from streaming.views.sentences.records import to_line
+from streaming.views.sentences.why import Why, why
 from tests.streaming.views.consumers import REVOKING_MS, ConsumerTopics, Member, life_at
 from tests.streaming.views.test_views import folded, raws
 

@@ -28,10 +28,10 @@ from coordinator.messages.events import (
 )
 from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetRecord, Published
 from coordinator.messages.outputs import Output
+from streaming.views.api.watching import Fetched, Reader
+from streaming.views.sentences.records import _WORDS, Gap, Unreadable, to_line
+from streaming.views.state.version_follower import BEYOND_MAX, EVENTS, GROUPS, PATIENCE_MS, VersionFollower
 from streaming.views.text import brief, duration, escape, spans
-from streaming.views.version_follower import BEYOND_MAX, EVENTS, GROUPS, PATIENCE_MS, VersionFollower
-from streaming.views.watching import Fetched, Reader
-from streaming.views.words import _WORDS, Gap, Unreadable, to_line
 from streaming.wire.records import OutputTopics, Tombstone, to_row
 
 ANA = "ana-2a84c1d0-1111-2222-3333-444455556666"

@@ -18,10 +18,10 @@ from coordinator.messages.events import (
 )
 from coordinator.messages.heartbeats import Heartbeat
 from streaming.views import GroupView
-from streaming.views.advice import ADVICE
-from streaming.views.flapping import flapping
-from streaming.views.rebalances import rebalances
-from streaming.views.why import Why, explain, why
+from streaming.views.history.advice import ADVICE
+from streaming.views.history.instability import flapping
+from streaming.views.history.rebalances import rebalances
+from streaming.views.sentences.why import Why, explain, why
 from tests.streaming.views.test_views import folded, raws
 from tests.streaming.views.written import WrittenTopics
 

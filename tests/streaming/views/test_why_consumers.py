@@ -3,9 +3,9 @@
 import pytest
 
 from coordinator.messages.requests import LeaveGroup, Leaving
-from streaming.views.advice import ADVICE, OF_CONSUMERS, Advice
-from streaming.views.why import Why, why
-from streaming.views.words import to_line
+from streaming.views.history.advice import ADVICE, OF_CONSUMERS, Advice
+from streaming.views.sentences.records import to_line
+from streaming.views.sentences.why import Why, why
 from tests.streaming.views.consumers import ConsumerTopics
 from tests.streaming.views.test_views import folded, raws
 

@@ -22,7 +22,7 @@ from coordinator.messages.move_requests import (
 from coordinator.messages.outputs import ToPeer
 from coordinator.messages.requests import Received, Unreadable
 from streaming.kafka.peers import PART_RECORD_BYTES
-from streaming.query.operator import ShardOperator
+from streaming.query.operator.operator import ShardOperator
 from streaming.wire.peering import WRONG, Peering
 from streaming.wire.records import OutputTopics, decode_event, decode_request, encode_request, pack
 from streaming.wire.signing import Signing

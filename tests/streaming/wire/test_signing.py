@@ -14,7 +14,7 @@ from coordinator.messages.heartbeats import Heartbeat, Heartbeats
 from coordinator.messages.requests import JoinGroup, OffsetCommit, Protocol, Received, SetAccess, Unreadable
 from streaming.client.config import configure_member
 from streaming.config.settings import BadSettings, Settings
-from streaming.query.operator import ShardOperator
+from streaming.query.operator.operator import ShardOperator
 from streaming.wire.records import OutputTopics, decode_answer, decode_event, decode_request, encode_request
 from streaming.wire.signing import AGE_MS_MAX, FAR, UNSIGNED, WRONG, Signer, Signing
 from tests.coordinator.test_access import allow, deny

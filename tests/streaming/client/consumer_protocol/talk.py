@@ -5,6 +5,8 @@ from typing import Any
 from msgspec import structs
 
 from coordinator.base.errors import ErrorCode
+from coordinator.member.consumer_config import ConsumerProtocolConfig, Wanted
+from coordinator.member.consumer_member import ConsumerProtocolMember
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, OwnedPartitions, TopicFact
 from coordinator.messages.requests import OffsetCommit, OffsetFetch, OffsetToCommit
 from coordinator.messages.responses import (
@@ -14,8 +16,6 @@ from coordinator.messages.responses import (
     GroupTopicsAnswer,
     HeartbeatAnswer,
 )
-from streaming.client.consumer_protocol.data import ConsumerProtocolConfig, Wanted
-from streaming.client.consumer_protocol.member import ConsumerProtocolMember
 from streaming.client.member import resource_id
 
 T, U = resource_id("t"), resource_id("u")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from coordinator.member.consumer_config import Wanted
 from coordinator.messages.consumer_requests import TopicFact
-from streaming.client.consumer_protocol.data import Wanted
 from streaming.client.consumer_protocol.facts import SubscribedTopics
 from streaming.client.member import resource_id
 from streaming.client.subscription import Subscription

@@ -4,12 +4,12 @@ import pytest
 
 from coordinator.base.errors import ErrorCode
 from coordinator.base.limits import NEVER_MS
+from coordinator.member.consumer_config import Wanted
+from coordinator.member.consumer_member import AssignmentChanged
+from coordinator.member.consumer_states import State
 from coordinator.member.effects import CoordinatorSilent, Failed, Left, Lost
 from coordinator.messages.consumer_requests import TopicFact
 from coordinator.messages.responses import Ask, AssignmentNotice, ConsumerGroupHeartbeatAnswer
-from streaming.client.consumer_protocol.data import Wanted
-from streaming.client.consumer_protocol.member import AssignmentChanged
-from streaming.client.consumer_protocol.states import State
 from tests.streaming.client.consumer_protocol.talk import FACTS, INTERVAL_MS, Talk, U, owned, says
 
 # -- heartbeats --------------------------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 """The member's state machine alone: what it tells of topics, its commits and its fetches."""
 
 from coordinator.base.errors import ErrorCode
+from coordinator.member.consumer_config import Wanted
 from coordinator.member.effects import CommitEnded, FetchEnded
 from coordinator.messages.consumer_requests import GroupTopics, TopicFact
 from coordinator.messages.requests import OffsetCommit, OffsetFetch, TopicPartitions
 from coordinator.messages.responses import Ask, ErrorAnswer, GroupTopicsAnswer, OffsetCommitAnswer, OffsetFetchAnswer
-from streaming.client.consumer_protocol.data import Wanted
 from tests.streaming.client.consumer_protocol.talk import FACTS, P0, T, Talk, U, owned, says
 
 # -- topics ------------------------------------------------------------------------------------------------------------

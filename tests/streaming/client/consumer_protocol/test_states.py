@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from streaming.client.consumer_protocol.states import IN_GROUP, MOVES, Cause, State, move
+from coordinator.member.consumer_states import IN_GROUP, MOVES, Cause, State, move
 
 
 @pytest.mark.parametrize(("state", "cause"), [*itertools.product(State, Cause)], ids=lambda each: each.name)

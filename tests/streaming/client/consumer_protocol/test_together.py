@@ -3,10 +3,10 @@
 import pytest
 
 from coordinator.consumer.heartbeat import assigned_topics
+from coordinator.member.consumer_states import State
 from coordinator.messages.events import GroupConverted, MemberBack, MemberExpired, MemberLeft, RebalanceStarted
 from coordinator.messages.requests import JoinGroup, Request
 from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer
-from streaming.client.consumer_protocol.states import State
 from tests.streaming.client.consumer_protocol.simulation import BothSimulation, ConsumerWorker
 from tests.streaming.client.simulation import COOPERATIVE, Faults, Worker
 

@@ -1,0 +1,4 @@
+"""`coordinator groups` and `coordinator offsets`.
+
+It imports `lib`.
+"""

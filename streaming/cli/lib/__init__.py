@@ -1,0 +1,1 @@
+"""What several commands share: flags, the output of rows, and requests to the coordinator."""

@@ -1,0 +1,4 @@
+"""`coordinator move`, `grow` and `slots`.
+
+It imports `groups` and `lib`.
+"""

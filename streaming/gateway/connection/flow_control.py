@@ -1,0 +1,241 @@
+"""The flow control of one connection: the order of responses, and the pauses in reading requests.
+
+This module uses no socket, clock or event loop: the transport, the clock and the function that schedules a call are
+parameters. A test uses a transport that stores the written bytes.
+
+Reading stops for each reason in `Pause`, and continues when no reason remains. Responses are sent in pieces of
+`PIECE_BYTES`, in the order of the requests, for as long as the transport accepts them.
+"""
+
+import time
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Protocol
+
+from kafka.protocol.api_message import ApiMessage
+
+from streaming.gateway.connection.metrics import Metrics
+from streaming.gateway.connection.request_queue import Slot, Slots
+from streaming.gateway.connection.send_buffer import Outgoing
+from streaming.gateway.protocol.frames import Piece
+from streaming.gateway.protocol.limits import LARGE_IN_FLIGHT_MAX, PIECE_BYTES
+from streaming.gateway.protocol.messages import encode
+
+
+class Transport(Protocol):
+    """The part of `asyncio.Transport` that a flow uses."""
+
+    def write(self, data: Piece, /) -> None:
+        """Send a piece, or hold it until the system accepts it."""
+
+    def get_write_buffer_size(self) -> int:
+        """Return the number of bytes that the system has not accepted."""
+
+    def pause_reading(self) -> None:
+        """Stop reading."""
+
+    def resume_reading(self) -> None:
+        """Read again."""
+
+    def is_closing(self) -> bool:
+        """Return whether the connection is closed, or will be when all bytes are sent."""
+
+    def close(self) -> None:
+        """Close the connection when all bytes are sent."""
+
+
+class Owner(Protocol):
+    """The connection that a flow belongs to."""
+
+    def stop_requests(self) -> None:
+        """Dispatch no more requests until `take_requests` is called."""
+
+    def take_requests(self) -> None:
+        """Dispatch the requests that have arrived."""
+
+    def flushed(self) -> None:
+        """Continue the work that waits until responses are sent."""
+
+    def fail(self, error: BaseException) -> None:
+        """Close the connection because of a bug of the gateway, or of a broker that violates the protocol."""
+
+    def close(self) -> None:
+        """Close the connection at once."""
+
+
+class Pause(Enum):
+    """The reasons for which no requests are read."""
+
+    CLIENT = auto()
+    """The client does not read its responses."""
+
+    BROKER = auto()
+    """The broker does not read the requests."""
+
+    IN_FLIGHT = auto()
+    """Too many requests have no response, or too many bytes of responses are held."""
+
+    ROOM = auto()
+    """The next request is large, and waits for room."""
+
+    WORK = auto()
+    """The last request waits for a task, and requests keep their order."""
+
+    END = auto()
+    """The connection ends when the requests that have arrived are answered."""
+
+
+class Flow:
+    """The flow control of one connection.
+
+    Args:
+        transport: The connection to the client.
+        outgoing: Counts the bytes of held responses.
+        soon: Schedules a call of a function, as `loop.call_soon`.
+        clock: Returns monotonic seconds.
+
+    Attributes:
+        questions: The ids of the questions to the coordinator that have no answer yet.
+        active_s: The time at which the client last sent or read something.
+        stuck_since_s: The time since which the client has read no responses; None while it reads them.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        owner: Owner,
+        outgoing: Outgoing,
+        metrics: Metrics,
+        soon: Callable[[Callable[[], None]], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._transport, self._owner, self.outgoing, self._metrics = transport, owner, outgoing, metrics
+        self._soon, self._clock = soon, clock
+        self.slots = Slots(outgoing.hold)
+        self.questions: set[str] = set()
+        self.active_s = clock()
+        self.stuck_since_s: float | None = None
+        self._pauses: set[Pause] = set()
+        self._is_flush_due = False
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether no requests are read."""
+        return bool(self._pauses)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the connection is closed, or will be when all bytes are sent."""
+        return self._transport.is_closing()
+
+    def touch(self) -> None:
+        """Record that the client has sent or read something."""
+        self.active_s = self._clock()
+
+    def pause(self, why: Pause) -> None:
+        """Stop reading requests until `resume` is called for the same reason."""
+        self._pauses.add(why)
+        self._transport.pause_reading()
+
+    def resume(self, why: Pause) -> None:
+        """Remove a reason to pause. Read requests again if no other reason remains."""
+        if why not in self._pauses:
+            return
+        self._pauses.discard(why)
+        if not self._pauses and not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._owner.take_requests()
+
+    def bound(self) -> None:
+        """Pause while too many requests, questions or bytes are in flight. One request may have many questions."""
+        self.outgoing.owe(max(len(self.slots), len(self.questions)))
+        is_too_much = self.outgoing.is_much or self.slots.large >= LARGE_IN_FLIGHT_MAX
+        (self.pause if is_too_much else self.resume)(Pause.IN_FLIGHT)
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def respond(self, slot: Slot, response: ApiMessage) -> None:
+        """Send the response to a request when its turn comes."""
+        self.answer(slot, encode(response, slot.header))
+
+    def answer(self, slot: Slot, answer: bytes) -> None:
+        """Send a response, with its length and header, when its turn comes."""
+        self.count(slot)
+        self.give(slot, answer)
+
+    def count(self, slot: Slot) -> None:
+        """Count a request as answered."""
+        self._metrics.answered(slot.api.name, slot.since_s)
+
+    def give(self, slot: Slot, answer: bytes) -> None:
+        """Send the response to a request that is counted already."""
+        self.slots.give(slot, answer)
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._soon(self.flush)
+
+    def answer_last(self, slot: Slot, answer: bytes) -> None:
+        """Send a response, and then close the connection."""
+        self.answer(slot, answer)
+        self.flush()
+        self._transport.close()
+
+    def flush(self) -> None:
+        """Send all responses whose turn has come, together."""
+        self._is_flush_due = False
+        if self._transport.is_closing():
+            return
+        while self.stuck_since_s is None and (piece := self.slots.piece(PIECE_BYTES)):
+            self.touch()
+            self._transport.write(piece)
+        self.count_written()
+        self._owner.flushed()
+        self.bound()
+
+    def write(self, piece: Piece) -> None:
+        """Send a piece of the broker's response whose turn it is."""
+        self._transport.write(piece)
+        self.count_written()
+
+    def passed_on(self, slot: Slot) -> None:
+        """Remove the first request, because `write` has sent its response."""
+        self.touch()
+        self.count(slot)
+        self.slots.pass_first()
+        self.flush()
+
+    def count_written(self) -> None:
+        """Update the count of the bytes that the client has not read."""
+        self.outgoing.written(self._transport.get_write_buffer_size())
+
+    def client_full(self) -> None:
+        """Stop sending, because the client does not read its responses."""
+        self.stuck_since_s = self._clock()
+        self.pause(Pause.CLIENT)
+
+    def client_ready(self) -> bool:
+        """Send further responses. If the transport accepts them, read requests again and return True."""
+        self.touch()
+        self.stuck_since_s = None
+        self.flush()
+        is_ready = self.stuck_since_s is None
+        if is_ready:
+            self.resume(Pause.CLIENT)
+        return is_ready
+
+    # -- ending --------------------------------------------------------------------------------------------------------
+
+    def fail(self, error: BaseException) -> None:
+        """Close the connection because of a bug of the gateway, or of a broker that violates the protocol."""
+        self._owner.fail(error)
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        self._owner.close()
+
+    def stop_requests(self) -> None:
+        """Stop reading requests, and stop dispatching those that have arrived."""
+        self._owner.stop_requests()
+        self.pause(Pause.WORK)

@@ -1,0 +1,138 @@
+"""The writer of records in the transactions of clients, shared by all connections of a gateway."""
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+from kafka.errors import (
+    BrokerResponseError,
+    ConcurrentTransactionsError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    KafkaError,
+    ProducerFencedError,
+)
+from msgspec import json
+
+from coordinator.base.errors import ErrorCode
+from streaming.config.settings import Settings
+from streaming.gateway.coordinator.routing import Home
+from streaming.gateway.coordinator.transaction_ends import Ends
+from streaming.kafka.transactional import Transaction, TransactionWriter
+
+log = logging.getLogger(__name__)
+
+WRITERS = 16
+"""The maximum number of requests that are at the brokers at once; the others wait. A producer has one at most."""
+
+WRITE_WAIT_S = 5.0
+"""The longest time from the arrival of a client's request to the acknowledgement of its record. After it the client
+gets an error and nothing is written: clients give up after 30 s or more, and may then begin the producer's next
+transaction, to which a later record would belong."""
+
+NO_PLACE = -1
+NOT_AVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE.number
+
+_PASSED_ON = frozenset(
+    error.errno
+    for error in (
+        ConcurrentTransactionsError,
+        InvalidProducerEpochError,
+        InvalidProducerIdMappingError,
+        InvalidTxnStateError,
+        ProducerFencedError,
+    )
+)
+"""Errors of the brokers that concern the client's own transaction. All others concern this gateway, and the client
+sends its request again."""
+
+
+class Written(NamedTuple):
+    """The result of a request to the brokers: an error, or the offset of a record.
+
+    Args:
+        at: The prefix of the coordinator in whose topic the record is.
+    """
+
+    code: int
+    place: int = NO_PLACE
+    at: str | None = None
+
+
+class Transactions:
+    """The writer of all connections of a gateway.
+
+    Attributes:
+        ends: The transactions that clients have ended.
+
+    Args:
+        settings: The settings with the gateway's own access to the brokers.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.ends = Ends()
+        self._writers: dict[str, TransactionWriter] = {}
+        self._threads = ThreadPoolExecutor(WRITERS, thread_name_prefix="gateway transactions")
+        self._turns = WeakValueDictionary[int, asyncio.Lock]()
+
+    async def join(self, transaction: Transaction, home: Home, until_s: float) -> Written:
+        """Add a shard's partition to a transaction, before a monotonic time."""
+        return await self._in_turn(transaction, until_s, self._writer_at(home.prefix).join, home.shard)
+
+    async def write(
+        self, transaction: Transaction, home: Home, group_id: str, until_s: float, *, joins: bool = False
+    ) -> Written:
+        """Write a record about a commit into a transaction, before a monotonic time.
+
+        Args:
+            joins: Whether the shard's partition is added to the transaction first: the client has not added it, or may
+                have added that of another coordinator.
+        """
+        value = json.encode({"group_id": group_id, "producer_id": transaction.producer_id})
+        if joins:
+            joined = await self.join(transaction, home, until_s)
+            if joined.code:
+                return joined
+        write = self._writer_at(home.prefix).write
+        written = await self._in_turn(transaction, until_s, write, home.shard, group_id.encode(), value)
+        return written if written.code else written._replace(at=home.prefix)
+
+    def _writer_at(self, prefix: str) -> TransactionWriter:
+        if prefix not in self._writers:
+            settings = self._settings.model_copy(update={"topic_prefix": prefix})
+            self._writers[prefix] = TransactionWriter(settings, settings.transactions_topic)
+        return self._writers[prefix]
+
+    async def _in_turn(self, transaction: Transaction, until_s: float, send: Any, *arguments: Any) -> Written:
+        """Send a producer's requests one after another, so that a producer has one thread at most."""
+        turn = self._turns.setdefault(transaction.producer_id, asyncio.Lock())
+        try:
+            await asyncio.wait_for(turn.acquire(), until_s - time.monotonic())
+        except TimeoutError:
+            log.warning("a commit into a transaction waited too long for its producer's earlier requests")
+            return Written(NOT_AVAILABLE)
+        try:
+            return await self._try(send, transaction, *arguments, until_s)
+        finally:
+            turn.release()
+
+    async def _try(self, send: Any, *arguments: Any) -> Written:
+        try:
+            place = await asyncio.get_running_loop().run_in_executor(self._threads, send, *arguments)
+        except KafkaError as error:
+            if isinstance(error, BrokerResponseError) and error.errno in _PASSED_ON:
+                return Written(error.errno)
+            log.warning("the brokers do not take a commit into a transaction: %s", error)
+            return Written(NOT_AVAILABLE)
+        return Written(0, NO_PLACE if place is None else place)
+
+    def close(self) -> None:
+        """Close the connections to the brokers. Requests that wait are dropped."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for writer in list(self._writers.values()):
+            writer.close()

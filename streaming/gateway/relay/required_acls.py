@@ -1,0 +1,185 @@
+"""The rights that the sender of a relayed request needs.
+
+Each function lists the needs of one request: the rights on topics, on the cluster, or on a transactional id. The table
+of `relayed_apis` names a function for each API. The needs serve two decisions. No client can use the coordinator's
+topics through a gateway, in any version. And if the brokers cannot see the client, the gateway compares its request
+with their access control lists.
+
+Source: Kafka's KafkaApis and ControllerApis (`authHelper.authorize...` of each handler), docs/security.html.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
+
+from streaming.gateway.protocol.produce import Produce
+from streaming.gateway.relay.locating import MANY_KEYS
+from streaming.gateway.security.acls import ANY, CLUSTER_NAME
+
+READ, WRITE, CREATE, DELETE = AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE
+ALTER, DESCRIBE = AclOperation.ALTER, AclOperation.DESCRIBE
+DESCRIBE_CONFIGS, ALTER_CONFIGS = AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS
+
+TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.BROKER
+TRANSACTIONAL_ID, GROUP = ResourceType.TRANSACTIONAL_ID, ResourceType.GROUP
+
+TOPIC_CONFIG, GROUP_CONFIG = 2, 32
+"""Kafka's numbers of the resources with settings (`ConfigResource.Type`). All other numbers stand for the cluster."""
+
+PREFERRED_ELECTION = 0
+"""Kafka's number of an election of preferred leaders (`ElectionType`). The other one is unclean."""
+
+NO_ID = bytes(16)
+ORDINARY_REPLICAS = (-1, -2)
+"""The replica ids in a Fetch of a consumer or a tool. Brokers use other ids."""
+
+NameOf = Callable[[bytes], str | None]
+"""Returns the name of the topic with an id; None if no broker's response contained the id."""
+
+
+class Need(NamedTuple):
+    """A right that a request needs.
+
+    Args:
+        operation: None if the brokers require no right on this topic. The coordinator's topics are refused even then.
+        name: The name of the resource. For a topic, `*` means every topic, and None a topic with an unknown id.
+        or_on_cluster: An operation on the cluster that is sufficient instead.
+    """
+
+    operation: AclOperation | None
+    resource: ResourceType
+    name: str | None
+    or_on_cluster: AclOperation | None = None
+
+
+def id_in(entry: Any) -> bytes | None:
+    """Return the id by which a request identifies a topic; None if the request contains the name."""
+    topic_id = getattr(entry, "topic_id", NO_ID)  # in a version without ids, it is of another type
+    return topic_id if isinstance(topic_id, bytes) and topic_id != NO_ID else None
+
+
+def name_of_topic(entry: Any, name_of: NameOf) -> str | None:
+    """Return the name of a topic in a request, which contains the topic's name or id."""
+    if topic_id := id_in(entry):
+        return name_of(topic_id)
+    name: str | None = entry if isinstance(entry, str) else getattr(entry, "topic", None) or getattr(entry, "name", "")
+    return name
+
+
+def topics(field: str, operation: AclOperation | None) -> Callable[[Any, NameOf], Iterator[Need]]:
+    """Return a function that lists the needs for an array of topics. A null array stands for all topics."""
+
+    def needs(message: Any, name_of: NameOf) -> Iterator[Need]:
+        entries = getattr(message, field)
+        if entries is None:
+            yield Need(operation, TOPIC, ANY)
+        for entry in entries or ():
+            yield Need(operation, TOPIC, name_of_topic(entry, name_of))
+
+    return needs
+
+
+def cluster(operation: AclOperation, field: str | None = None) -> Callable[[Any, NameOf], Iterator[Need]]:
+    """Return a function that lists the need on the cluster, and the topics of an array if `field` is given."""
+
+    def needs(message: Any, name_of: NameOf) -> Iterator[Need]:
+        yield Need(operation, CLUSTER, CLUSTER_NAME)
+        for entry in (getattr(message, field) if field else None) or ():
+            yield Need(None, TOPIC, name_of_topic(entry, name_of))
+
+    return needs
+
+
+def transaction(operation: AclOperation, field: str) -> Callable[[Any, NameOf], Iterator[Need]]:
+    def needs(message: Any, name_of: NameOf) -> Iterator[Need]:
+        ids = getattr(message, field)
+        for each in [ids] if isinstance(ids, str) else ids or ():
+            yield Need(operation, TRANSACTIONAL_ID, each)
+
+    return needs
+
+
+def configs(operation: AclOperation) -> Callable[[Any, NameOf], Iterator[Need]]:
+    def needs(message: Any, name_of: NameOf) -> Iterator[Need]:
+        kinds = {TOPIC_CONFIG: TOPIC, GROUP_CONFIG: GROUP}
+        for entry in message.resources:
+            kind = kinds.get(entry.resource_type, CLUSTER)
+            yield Need(operation, kind, CLUSTER_NAME if kind is CLUSTER else entry.resource_name)
+
+    return needs
+
+
+def produce(message: Produce, name_of: NameOf) -> Iterator[Need]:
+    if message.transactional_id is not None:
+        yield Need(WRITE, TRANSACTIONAL_ID, message.transactional_id)
+    for name in message.topics:
+        yield Need(WRITE, TOPIC, name)
+
+
+def fetch(message: Any, name_of: NameOf) -> Iterator[Need]:
+    if message.replica_id not in ORDINARY_REPLICAS:
+        yield Need(AclOperation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
+    yield from topics("topics", READ)(message, name_of)
+
+
+def create_topics(message: Any, name_of: NameOf) -> Iterator[Need]:
+    for topic in message.topics:
+        yield Need(CREATE, TOPIC, topic.name, or_on_cluster=CREATE)
+
+
+def delete_topics(message: Any, name_of: NameOf) -> Iterator[Need]:
+    return topics("topics" if message.version >= DELETE_BY_ID else "topic_names", DELETE)(message, name_of)
+
+
+DELETE_BY_ID = 6
+"""From this version on, DeleteTopics may identify topics by their ids."""
+
+
+def init_producer_id(message: Any, name_of: NameOf) -> Iterator[Need]:
+    if message.transactional_id is None:
+        yield Need(WRITE, TOPIC, ANY, or_on_cluster=AclOperation.IDEMPOTENT_WRITE)
+    else:
+        yield Need(WRITE, TRANSACTIONAL_ID, message.transactional_id)
+
+
+def add_partitions(message: Any, name_of: NameOf) -> Iterator[Need]:
+    if message.version < ADD_MANY:
+        yield Need(WRITE, TRANSACTIONAL_ID, message.v3_and_below_transactional_id)
+        yield from topics("v3_and_below_topics", WRITE)(message, name_of)
+        return
+    yield Need(AclOperation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)  # only brokers use these versions
+    for transaction in message.transactions:
+        yield from topics("topics", WRITE)(transaction, name_of)
+
+
+ADD_MANY = 4
+"""From this version on, AddPartitionsToTxn may contain many transactions."""
+
+
+def markers(message: Any, name_of: NameOf) -> Iterator[Need]:
+    yield Need(AclOperation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME, or_on_cluster=ALTER)
+    for marker in message.markers:
+        yield from topics("topics", None)(marker, name_of)
+
+
+def log_dirs(message: Any, name_of: NameOf) -> Iterator[Need]:
+    yield Need(ALTER, CLUSTER, CLUSTER_NAME)
+    for place in message.dirs:
+        yield from topics("topics", None)(place, name_of)
+
+
+def elect_leaders(message: Any, name_of: NameOf) -> Iterator[Need]:
+    """List the needs for an election of leaders. One of the preferred leaders of all partitions costs no records."""
+    yield Need(ALTER, CLUSTER, CLUSTER_NAME)
+    if message.topic_partitions is not None or message.election_type != PREFERRED_ELECTION:
+        yield from topics("topic_partitions", None)(message, name_of)
+
+
+def find_transactions(message: Any, name_of: NameOf) -> Iterator[Need]:
+    for key in message.coordinator_keys if message.version >= MANY_KEYS else [message.key]:
+        yield Need(DESCRIBE, TRANSACTIONAL_ID, key)
+
+
+def nothing(message: Any, name_of: NameOf) -> Iterable[Need]:
+    return ()

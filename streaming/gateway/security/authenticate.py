@@ -1,0 +1,154 @@
+"""The identity of a connection's client, and the requests that the client may send.
+
+The brokers authenticate by SASL, the gateway by certificates. `Identity` has the results of both, without a transport.
+`Authenticating` passes the frames of a SASL exchange on.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection
+
+from streaming.gateway.connection.flow_control import Flow
+from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.protocol.api import BEFORE_AUTHENTICATION, Api
+from streaming.gateway.protocol.frames import BadFrame, with_length
+from streaming.gateway.security.acls import ANONYMOUS, Client
+from streaming.gateway.security.sasl import BadSasl, SaslWatch
+
+log = logging.getLogger(__name__)
+
+AGAIN_AFTER = 0.8
+"""The part of an authentication's lifetime after which its client may authenticate again at any time: Java's client
+does so after 0.85 to 0.95 of it, librdkafka after 0.9."""
+
+
+class Identity:
+    """The identity of a client.
+
+    Args:
+        mechanisms: The SASL mechanisms that clients may use; empty if the brokers do not authenticate by SASL.
+
+    Attributes:
+        host: The client's address as Kafka writes it: `/127.0.0.1`; empty if it is unknown.
+        certified: The principal of the client's certificate, if it has shown one.
+        client_id: The name that the client gave itself in its last request.
+        again_s: The time from which on the client may authenticate again; infinity if it need not.
+    """
+
+    def __init__(self, mechanisms: Collection[str], host: str = "", certified: str | None = None) -> None:
+        self.host, self.certified, self.client_id = host, certified, ""
+        self._sasl = SaslWatch(mechanisms)
+        self._is_sasl_needed = bool(mechanisms)
+        self._until_s = self.again_s = float("inf")
+
+    def __repr__(self) -> str:
+        return f"{self.client_id!r} from {self.host}"
+
+    @property
+    def principal(self) -> str | None:
+        """The principal (`User:ana`); None before the authentication."""
+        return self._sasl.principal or self.certified
+
+    @property
+    def client(self) -> Client:
+        """The client as the brokers' access control lists name it."""
+        return Client(self.principal or ANONYMOUS, self.host.removeprefix("/"))
+
+    @property
+    def key(self) -> tuple[str, str, str | None]:
+        """The client, as far as all its connections can be recognized."""
+        return self.host, self.client_id, self.principal
+
+    @property
+    def sends_tokens(self) -> bool:
+        """Whether the next frames are bare SASL tokens without headers."""
+        return self._sasl.is_raw
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the SASL exchange has failed."""
+        return self._sasl.is_over
+
+    def check(self, api: Api, now_s: float) -> None:
+        """Check that the client may send a request of this API now.
+
+        Raises:
+            BadFrame: The client must authenticate first.
+        """
+        if api.handling in BEFORE_AUTHENTICATION:
+            return
+        is_known = not self._is_sasl_needed or self._sasl.principal is not None
+        if not is_known or self._sasl.is_amid:
+            raise BadFrame(f"it sent {api.name} before authentication")
+        if now_s > self._until_s:
+            raise BadFrame(f"it sent {api.name} after its authentication expired (KIP-368)")
+
+    def asked(self, frame: bytes) -> bytes | None:
+        """Read a SASL request of the client.
+
+        Returns:
+            None when the request may be relayed; otherwise the response, without its length, that refuses it.
+
+        Raises:
+            BadSasl: The request does not continue the exchange, or the gateway refuses its token.
+        """
+        return self._sasl.asked(frame)
+
+    def answered(self, frame: bytes, now_s: float) -> None:
+        """Read the broker's response to a SASL request. Its session lifetime begins now.
+
+        Raises:
+            BadSasl: The response answers no request.
+        """
+        self._sasl.answered(frame)
+        lifetime_ms = self._sasl.session_lifetime_ms or float("inf")
+        self._until_s = now_s + lifetime_ms / 1_000
+        self.again_s = now_s + AGAIN_AFTER * lifetime_ms / 1_000
+
+
+class Authenticating:
+    """A relay of a client's SASL requests to the broker. It closes the connection when authentication has failed.
+
+    Args:
+        forward: Sends a request to the broker.
+        clock: Returns monotonic seconds.
+        known: Called when the broker has accepted the client.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        identity: Identity,
+        forward: Callable[[Slot, bytes], None],
+        clock: Callable[[], float] = time.monotonic,
+        known: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._flow, self._identity, self._forward, self._clock = flow, identity, forward, clock
+        self._known = known
+
+    def authenticate(self, slot: Slot, frame: bytes) -> None:
+        """Handle SaslHandshake, SaslAuthenticate or a bare token.
+
+        Raises:
+            BadSasl: The connection must be closed without a response.
+        """
+        try:
+            refusal = self._identity.asked(frame)
+        except BadSasl as error:
+            if error.response is None:
+                raise
+            log.info("%r is refused: %s", self._identity, error)
+            refusal = error.response
+        if refusal is None:
+            slot.take_whole = self._answered
+            self._forward(slot, frame)
+        else:
+            self._flow.answer_last(slot, with_length(refusal))
+
+    def _answered(self, slot: Slot, frame: bytes) -> None:
+        self._identity.answered(frame, self._clock())
+        if self._identity.is_refused:
+            self._flow.answer_last(slot, with_length(frame))
+        else:
+            self._flow.answer(slot, with_length(frame))
+            self._known()

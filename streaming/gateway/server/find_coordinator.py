@@ -1,0 +1,188 @@
+"""ApiVersions and FindCoordinator, which the gateway answers itself."""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, FindCoordinatorRequest
+
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import GROUP_ID_CHARS_MAX
+from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.requests import OffsetFetch
+from coordinator.messages.responses import AnyAnswer
+from streaming.gateway.connection.flow_control import Flow
+from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.tasks import Work
+from streaming.gateway.coordinator.replies import Answers
+from streaming.gateway.coordinator.routing import Coordinators
+from streaming.gateway.exchanges.exchange import GatewayData
+from streaming.gateway.members.mailbox import Questions
+from streaming.gateway.members.services import Shared
+from streaming.gateway.protocol.messages import API_VERSIONS, decode
+from streaming.gateway.relay.locating import GROUP, TRANSACTION, about, located, seen_by, sought, without_rules
+from streaming.gateway.security.authenticate import Identity
+from streaming.gateway.server.apis import APIS, offered
+from streaming.gateway.server.relaying import Relaying
+
+
+async def seen(
+    asked: Sequence[OffsetFetch], asking: Coordinators, wait_ms: int, waiting: set[str], hold: Callable[[int], None]
+) -> dict[str, ErrorCode]:
+    """Send requests without an effect that require the right to describe a group, and return each group's error.
+
+    Args:
+        asked: One request for each group.
+        waiting: The ids of the client's unanswered requests, which contain these ids until the answers arrive.
+        hold: Called with the number of newly held bytes of answers.
+    """
+    request_ids = {request.request_id for request in asked}
+    heard: asyncio.Future[Sequence[AnyAnswer]] = asyncio.get_running_loop().create_future()
+    answers = Answers(len(asked), heard.set_result, hold)
+    waiting |= request_ids
+    try:
+        for index, request in enumerate(asked):
+            asking.send(request, partial(answers.take, index))
+        found = await asyncio.wait_for(heard, wait_ms / 1_000)
+    except TimeoutError:
+        return dict.fromkeys((request.group_id for request in asked), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    finally:
+        waiting -= request_ids
+        answers.forget()
+        asking.forget(asked[0].reply_to if asked else "", request_ids)
+    return dict(zip((request.group_id for request in asked), map(seen_by, found), strict=True))
+
+
+FRESH_S = 10.0
+"""A coordinator whose last answer is not older than this counts as available."""
+
+PROBED_MAX = 10_000
+"""The groups about which a heartbeat waits for an answer. About further groups none is sent: the log does not grow
+without end while the coordinator is unavailable."""
+
+
+class Probing:
+    """Heartbeats with no member id, sent while the coordinator does not answer.
+
+    Args:
+        hold_ms: The longest wait for an answer.
+    """
+
+    def __init__(self, asking: Coordinators, hold_ms: int) -> None:
+        self._asking, self._hold_ms = asking, hold_ms
+        self._mailbox = asking.open_inbox()
+        self._probed: dict[str, str] = {}
+        """By group, the id of the heartbeat that waits for an answer."""
+
+    async def is_served(self, group_ids: Sequence[str]) -> bool:
+        """Return whether the coordinator answers. Wait up to `hold_ms` for an answer.
+
+        Args:
+            group_ids: The groups that a client looks for. A member looks for one.
+        """
+        if self._asking.silence_s() < FRESH_S:
+            self._forget_lost()
+            return True
+        is_one = len(group_ids) == 1 and len(group_ids[0]) <= GROUP_ID_CHARS_MAX
+        self._probe(group_ids[0] if is_one else "")
+        return await self._asking.heard(self._hold_ms / 1_000)
+
+    def _probe(self, group_id: str) -> None:
+        """Send a heartbeat about a group, unless one waits for an answer."""
+        if group_id in self._probed or len(self._probed) >= PROBED_MAX:
+            return
+        request_id = self._probed[group_id] = self._asking.request_id()
+        about = Heartbeat(
+            request_id=request_id, reply_to=self._mailbox, group_id=group_id, generation_id=-1, member_id=""
+        )
+        self._asking.send(about, lambda answer, size: self._probed.pop(group_id, None))
+
+    def _forget_lost(self) -> None:
+        """Wait no longer for answers, since the coordinator answers others."""
+        if self._probed:
+            self._asking.forget(self._mailbox, self._probed.values())
+            self._probed.clear()
+
+
+FIRST_WITH_SOFTWARE = 3
+"""From this version on, ApiVersions has the name and the version of the client's software."""
+
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+"""Kafka's form of both (`ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN`)."""
+
+
+class Negotiating:
+    """The handler of ApiVersions for one connection.
+
+    Args:
+        node_id: The broker that the port stands for; None for the bootstrap address.
+    """
+
+    def __init__(self, shared: Shared, node_id: int | None, flow: Flow, work: Work) -> None:
+        self._shared, self._node_id, self._flow, self._work = shared, node_id, flow, work
+
+    def negotiate(self, slot: Slot, frame: bytes) -> None:
+        """Handle an ApiVersions request. A request of an unknown version is not read, and answered as Kafka answers it.
+
+        Raises:
+            Malformed: The request cannot be read.
+        """
+        version = slot.header.version
+        if version <= APIS[API_VERSIONS].last and not _is_valid(decode(ApiVersionsRequest, frame, slot.header)):
+            error = ErrorCode.INVALID_REQUEST.number
+            self._flow.respond(slot, ApiVersionsResponse(version=version, error_code=error, api_keys=[]))
+            return
+        self._work.begin(self._offer(slot))
+
+    async def _offer(self, slot: Slot) -> None:
+        brokers = await self._shared.offer_of(self._node_id)
+        self._flow.respond(slot, offered(brokers, slot.header.version))
+
+
+def _is_valid(message: Any) -> bool:
+    """Return whether the name and the version of a client's software have Kafka's form (KIP-511)."""
+    if message.version < FIRST_WITH_SOFTWARE:
+        return True
+    return all(map(SOFTWARE.fullmatch, (message.client_software_name, message.client_software_version)))
+
+
+class Finding:
+    """The handler of FindCoordinator for one connection. `relaying` finds a transaction's coordinator, a broker."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        flow: Flow,
+        work: Work,
+        questions: Questions,
+        world: GatewayData,
+        relaying: Relaying,
+        identity: Identity,
+    ) -> None:
+        self._shared, self._flow, self._work, self._identity = shared, flow, work, identity
+        self._questions, self._world, self._relaying = questions, world, relaying
+
+    def find(self, slot: Slot, frame: bytes) -> None:
+        """Handle a FindCoordinator request.
+
+        Raises:
+            Malformed: The request cannot be read.
+        """
+        message = decode(FindCoordinatorRequest, frame, slot.header)
+        if message.key_type == TRANSACTION:
+            self._relaying.relay(slot, frame)
+        elif message.key_type != GROUP or not self._shared.turn_away(sought(message), self._identity.key):
+            self._work.begin(self._find(slot, message))
+
+    async def _find(self, slot: Slot, message: Any) -> None:
+        shared, group_ids = self._shared, sought(message)
+        if message.key_type == GROUP and self._world.has_rules:
+            asked = [about(group_id, self._questions.fields()) for group_id in group_ids]
+            wait_ms, hold = shared.settings.gateway_hold_ms, self._flow.outgoing.hold
+            errors = await seen(asked, shared.asking, wait_ms, self._flow.questions, hold)
+        else:
+            is_served = message.key_type == GROUP and await shared.is_served(group_ids)
+            errors = dict.fromkeys(group_ids, without_rules(message, is_served=is_served))
+        self._flow.respond(slot, located(message, shared.cluster, errors))

@@ -1,0 +1,150 @@
+"""The settings of Spark that the query has: its own, its tuning, and the options of Java.
+
+The settings of a user override the tuning; see `user_config`.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+
+import pyspark
+
+from streaming.config.settings import Settings
+from streaming.logs import are_json
+
+log = logging.getLogger(__name__)
+
+SPARK_LOG = Path(__file__).with_name("log4j2.properties")
+STOP_WAIT_S = 5
+"""How long a stop waits for Spark's thread of the query, which may wait for brokers."""
+
+CHECKPOINTING = "org.apache.spark.sql.execution.streaming" + (
+    "" if pyspark.__version__.startswith("4.0.") else ".checkpointing"
+)
+"""The package of Spark's classes that write checkpoints. Spark 4.1 moved them."""
+
+WORKER_PATH = "spark.executorEnv.PYTHONPATH"
+FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+
+_STORE = "spark.sql.streaming.stateStore"
+STATE_STORES = {
+    "hdfs": {
+        f"{_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+    },
+    "rocksdb": {
+        f"{_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        f"{_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+        f"{_STORE}.checkpointFormatVersion": "2",  # Spark never reads a torn retry as committed state
+    },
+}
+
+NEEDED = {
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # the alarm makes Spark run batches instead
+}
+"""The settings that have to be ours, beside those of the state store."""
+
+SPARK_CONFIG = {
+    f"{_STORE}.minDeltasForSnapshot": "100",
+    "spark.sql.streaming.stopTimeout": f"{STOP_WAIT_S}s",
+    "spark.sql.streaming.pollingDelay": "0ms",  # the bell, or else the trigger, says when a query asks for new records
+    # Spark checks retries of stages whose rows differ between attempts. Our rows are ranges of Kafka offsets and do not
+    # differ.
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableQueryLevelRollbackOnMismatch": "false",
+    # Generated code is faster for each row, but generating it takes longer than the few rows of a batch.
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",  # has no effect on stateful queries, and logs a warning about that
+    "spark.sql.session.timeZone": "UTC",
+    # Spark's own expression, and the names of Kafka's secret options
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore[.]key|jaas",
+    "spark.speculation": "false",
+    "spark.python.daemon.module": "streaming.query.operator.worker_daemon",  # imports the operator for all its workers
+    "spark.locality.wait": "0s",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.sql.ui.retainedExecutions": "50",
+}
+"""Spark settings that measurably improve the query."""
+
+LOCAL_MASTER_CONFIG = {
+    # The name of a socket has 107 bytes at most. Java's temporary folder is short here; that of a container is not.
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+"""Additional Spark settings for a local master, also if spark-submit has started it."""
+
+LOCAL_CONFIG = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.shuffle.compress": "false",  # shuffled data stays in the page cache
+}
+"""Additional Spark settings for a driver and an executor that are one process on one machine."""
+
+LOCAL_FILES_CONFIG = {
+    # The defaults start readlink four times for each file of the checkpoint, and add a checksum file.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    FILE_MANAGER: f"{CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
+}
+"""Additional Spark settings for a checkpoint on a disk of this machine. Other file systems, such as S3A, keep buffers
+on this machine, and need Hadoop's own file system for them."""
+
+
+COMPILE_LATER = " ".join(
+    f"-XX:Tier4{name}={10 * default}"
+    for name, default in {
+        "InvocationThreshold": 5_000,
+        "MinInvocationThreshold": 600,
+        "CompileThreshold": 15_000,
+        "BackEdgeThreshold": 40_000,
+    }.items()
+)
+"""Java options: code is compiled for speed (by C2) when it was used ten times as often as by default. This compilation
+takes much of a start's processor time, and of a coordinator's at rest."""
+
+
+def is_local_master(master: str) -> bool:
+    """Return whether driver and executor are one process on this machine."""
+    return re.match(r"local(\[|$)", master) is not None
+
+
+def tuning(master: str) -> dict[str, str]:
+    """Return the settings of Spark that improve the query on a master."""
+    return {**SPARK_CONFIG, **(LOCAL_MASTER_CONFIG if is_local_master(master) else {})}
+
+
+def worker_path(master: str, users: Mapping[str, str]) -> dict[str, str]:
+    """Return the setting with which the daemon of Python workers finds the files of `--py-files`. Spark gives them to
+    the workers only. An executor on a cluster has them in its working folder.
+
+    Args:
+        users: The settings of Spark that the user has set.
+    """
+    shipped = [file for file in users.get("spark.submit.pyFiles", "").split(",") if file]
+    files = shipped if is_local_master(master) else [PurePath(file).name for file in shipped]
+    return {WORKER_PATH: os.pathsep.join(files)} if files else {}
+
+
+def fixed(settings: Settings) -> dict[str, str]:
+    """Return the settings of Spark that are ours, whatever the user sets."""
+    return {
+        **NEEDED,
+        **STATE_STORES[settings.state_store],
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+    }
+
+
+def driver_options(java_options: str) -> str:
+    """Return the options of the driver's Java: its log, its garbage collector, its compiler, and the given ones."""
+    level = "warn" if log.isEnabledFor(logging.DEBUG) else "off"
+    return (
+        f"-Dlog4j2.configurationFile={SPARK_LOG.as_uri()} -Dcoordinator.spark.log={level} "
+        f"-Dcoordinator.spark.lines={'json' if are_json() else 'text'} "
+        "-XX:+UseParallelGC "  # half the work of the default collector, whose threads run beside the tasks
+        f"{COMPILE_LATER} "
+        f"{java_options}"
+    )

@@ -1,0 +1,4 @@
+"""Prometheus metrics of groups.
+
+It imports `api` and the rooms below it.
+"""

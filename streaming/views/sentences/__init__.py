@@ -1,0 +1,4 @@
+"""What happened to a group, in sentences.
+
+It imports `history` and `state`.
+"""

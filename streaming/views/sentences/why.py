@@ -1,0 +1,344 @@
+"""The explanation of a rebalance in three sentences: the event, the client that caused it, and the setting to change.
+
+A member for which all others waited counts as the cause before the member that began the rebalance. Both are named.
+
+In a group of the consumer protocol, further sentences tell the cause of each group epoch, and which members had to give
+up partitions before others could get them. `streaming.views.history.advice` has the tables of causes.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+from typing import NamedTuple
+
+from msgspec import Struct, field
+
+from coordinator.base.states import GroupType
+from coordinator.messages.events import AnyEvent, MemberExpired, MemberJoined, RebalanceStarted
+from streaming.views.history.advice import (
+    DID_NOT_COME_BACK,
+    DID_OF_CONSUMERS,
+    LAST_LEFT,
+    LAST_WORKER_LEFT,
+    STATIC_GONE,
+    TOPICS_NOTICED,
+    UNKNOWN,
+    Advice,
+    advice_for,
+    did_by,
+)
+from streaming.views.history.instability import FLAPPING, Begun, times_begun, times_until
+from streaming.views.history.rebalances import Rebalance, latest, rebalances
+from streaming.views.history.waits import WaitedFor, waits
+from streaming.views.sentences.epochs import EpochCause, epochs, in_words
+from streaming.views.sentences.observed import estimate_in_words, unplanned_in_words, what_inferred
+from streaming.views.sentences.observed_why import explain_observed
+from streaming.views.sentences.policy_advice import (
+    HeldBy,
+    SeatCount,
+    count_in_words,
+    held_by,
+    held_in_words,
+    seat_count,
+    spared_by,
+)
+from streaming.views.sentences.rounds import rounds_in_words
+from streaming.views.state.causes import GroupKind, cause_of, tells_of_topics
+from streaming.views.state.group import GroupView
+from streaming.views.text import brief, clock, counted, duration, escape, is_standard, naming, reason_in_short
+
+COMES_BACK_MS = 120_000
+"""A client that leaves and joins again within this time was restarted."""
+
+_POLLED_TOO_LATE = re.compile(r"poll(ed|ing)?\b.*(timeout|interval|late|exceeded|expired)", re.IGNORECASE)
+"""Reasons that clients give for a member that did not poll in time: Java, librdkafka and this client."""
+
+
+class Why(Struct, kw_only=True):
+    """The explanation.
+
+    Args:
+        cause: A key of the tables of `streaming.views.history.advice`, or `unknown`.
+        is_avoidable: null if the events do not show it.
+        setting: The setting to check.
+        details: Further sentences: about the rounds of a cooperative rebalance, and about group epochs and waits. Only
+            groups of the consumer protocol have `epochs` and `waits`.
+        policies: Sentences about what policies did, or would have done.
+        held: How long policies have held the rebalance; null if none has.
+        seats: The seats that fell vacant within the day before; null if none did.
+        spared_by: The policy that would have made the rebalance unnecessary; null if none would have.
+    """
+
+    group_id: str
+    at_ms: int
+    generation_id: int
+    cause: str
+    is_avoidable: bool | None
+    setting: str | None
+    member_id: str | None
+    client_id: str | None
+    client_host: str | None
+    reason: str | None
+    what: str
+    who: str
+    advice: str
+    flapping: bool = False
+    details: list[str] = field(default_factory=list)
+    epochs: list[EpochCause] = field(default_factory=list)
+    waits: list[WaitedFor] = field(default_factory=list)
+    policies: list[str] = field(default_factory=list)
+    held: HeldBy | None = None
+    seats: SeatCount | None = None
+    spared_by: str | None = None
+
+
+def why(group: GroupView, at_ms: int | None = None, now_ms: int | None = None) -> Why | None:
+    """Return the explanation of a group's last rebalance, or the last before a moment; None without a rebalance.
+
+    Args:
+        now_ms: The present, for the durations of waits that last; None to tell the times of their beginnings instead.
+    """
+    if at_ms is None:
+        last = latest(group.events, group.moving)
+    else:
+        told = rebalances(group.events, group.moving)
+        last = next((r for r in reversed(told) if r.started_ms <= at_ms), None)
+    with naming(group.client_ids):
+        return explain_with_policies(group, last, at_ms or now_ms, now_ms=now_ms) if last else None
+
+
+def explain_with_policies(
+    group: GroupView, rebalance: Rebalance, until_ms: int | None, *, now_ms: int | None = None
+) -> Why:
+    """Return the explanation of one rebalance, and what policies did about it or would have done.
+
+    Args:
+        until_ms: The end of the day whose seats are counted; None for the last event.
+        now_ms: As for `why`.
+    """
+    told = explain(group, rebalance, now_ms=now_ms)
+    told.held = held_by(group, rebalance)
+    told.seats = seat_count(group, group.events[-1].at_ms if until_ms is None else until_ms)
+    is_ours = group.kept_by is None and _type_of(group, rebalance) is GroupType.CLASSIC
+    spared = spared_by(group, rebalance) if is_ours else None
+    told.spared_by = spared.policy if spared else None
+    sentences = (
+        held_in_words(told.held) if told.held else None,
+        count_in_words(told.seats) if told.seats else None,
+        spared.text if spared else None,
+    )
+    told.policies = [sentence for sentence in sentences if sentence is not None]
+    return told
+
+
+def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None, now_ms: int | None = None) -> Why:
+    """Return the explanation of one rebalance of a group.
+
+    A rebalance in which the group was converted is explained by the protocol that the group has at its end.
+
+    Args:
+        begun: The result of `times_begun`, for callers that explain many rebalances.
+        now_ms: As for `why`.
+    """
+    is_consumer = _type_of(group, rebalance) is GroupType.CONSUMER
+    if group.kept_by is not None:
+        return _explain_observed(group, rebalance, now_ms, is_consumer=is_consumer)
+    began = _began(group, rebalance.started[0]) if rebalance.started else None
+    behind = _late(rebalance) or began
+    advice = _advice(group, rebalance, behind, is_consumer=is_consumer)
+    waited = waits(group, rebalance) if is_consumer else []
+    client = (behind.who.client_id, behind.who.client_host) if behind and behind.who.client_id else None
+    begun = times_begun(group) if begun is None else begun
+    times = times_until(begun, client, rebalance.started_ms) if client else 0
+    return Why(
+        group_id=group.group_id,
+        at_ms=rebalance.started_ms,
+        generation_id=rebalance.generation_id,
+        cause=behind.cause if behind else "unknown",
+        is_avoidable=advice.is_avoidable,
+        setting=advice.setting,
+        member_id=behind.who.member_id or None if behind else None,
+        client_id=behind.who.client_id or None if behind else None,
+        client_host=behind.who.client_host or None if behind else None,
+        reason=behind.who.reason if behind else None,
+        what=_what(group, rebalance, is_consumer=is_consumer),
+        who=_who(rebalance, behind, began, times, did_by(group.kind, is_consumer=is_consumer)),
+        advice=advice.text.format(took=_took(behind, "as it is set")),
+        flapping=times >= FLAPPING,
+        details=in_words(rebalance, waited, now_ms) if is_consumer else rounds_in_words(rebalance, group.kind),
+        epochs=epochs(rebalance) if is_consumer else [],
+        waits=waited,
+    )
+
+
+def _explain_observed(group: GroupView, rebalance: Rebalance, now_ms: int | None, *, is_consumer: bool) -> Why:
+    """Return the explanation of a rebalance of a group that Kafka's own coordinator keeps."""
+    told = explain_observed(group, rebalance, is_consumer=is_consumer)
+    event = told.event
+    waited = waits(group, rebalance) if is_consumer else []
+    details = in_words(rebalance, waited, now_ms) if is_consumer else rounds_in_words(rebalance, group.kind)
+    return Why(
+        group_id=group.group_id,
+        at_ms=rebalance.started_ms,
+        generation_id=rebalance.generation_id,
+        cause=told.cause,
+        is_avoidable=told.advice.is_avoidable,
+        setting=told.advice.setting,
+        member_id=event.member_id or None if event else None,
+        client_id=event.client_id or None if event else None,
+        client_host=event.client_host or None if event else None,
+        reason=event.reason if event else None,
+        what=_what(group, rebalance, is_consumer=is_consumer),
+        who=told.who,
+        advice=told.advice.text,
+        flapping=told.advice.is_avoidable is True and told.cause in ("member_gone", "unknown"),
+        details=details + unplanned_in_words(rebalance) + estimate_in_words(rebalance),
+        epochs=epochs(rebalance) if is_consumer else [],
+        waits=waited,
+    )
+
+
+def _type_of(group: GroupView, rebalance: Rebalance) -> GroupType:
+    """Return the protocol of a group at the end of a rebalance, or now if it still runs."""
+    return group.type if rebalance.ended_ms is None else group.type_at(rebalance.ended_ms)
+
+
+def _advice(group: GroupView, rebalance: Rebalance, behind: "_Behind | None", *, is_consumer: bool) -> Advice:
+    """Return the assessment of a cause."""
+    if behind is None:
+        return UNKNOWN
+    is_over = rebalance.ended_ms is not None and rebalance.completed is None
+    if behind.cause == "member_left" and is_over:
+        return LAST_WORKER_LEFT if group.kind is GroupKind.CONNECT else LAST_LEFT
+    if behind.is_static and behind.cause == "session_expired" and group.kind is GroupKind.CONSUMERS:
+        return STATIC_GONE
+    if behind.cause == "leader_rejoined" and tells_of_topics(behind.who.reason):
+        return TOPICS_NOTICED
+    return advice_for(behind.cause, group.kind, is_consumer=is_consumer)
+
+
+class _Behind(NamedTuple):
+    """The cause of a rebalance: a row of the tables, the event that names the member, and the duration that the row
+    mentions.
+    """
+
+    cause: str
+    who: RebalanceStarted | MemberExpired
+    took_ms: int | None = None
+    is_static: bool = False
+
+
+def _began(group: GroupView, first: RebalanceStarted) -> _Behind:
+    """Return the cause of a rebalance."""
+    if first.cause == "session_expired":
+        dropped = (e for e in _until(group, first.at_ms, first.at_ms) if isinstance(e, MemberExpired))
+        silent = next((e for e in dropped if e.member_id == first.member_id), None)
+        is_static = silent is not None and silent.group_instance_id is not None
+        return _Behind("session_expired", first, silent.silence_ms if silent else None, is_static)
+    if first.cause == "member_left":
+        if first.reason and _POLLED_TOO_LATE.search(first.reason):
+            return _Behind("poll_overdue", first)
+        if (back_ms := _back_after(group, first)) is not None:
+            return _Behind("restarted", first, back_ms)
+    cause = cause_of(first)
+    return _Behind(_LATE.get(cause, cause), first)
+
+
+_LATE = {
+    "joins_overdue": "join_overdue",
+    "syncs_overdue": "sync_overdue",
+    "revocation_overdue": "revocation_overdue",
+    "session_expired": "session_expired",
+}
+"""The causes, by the reason for which a member was dropped."""
+
+
+def _late(rebalance: Rebalance) -> _Behind | None:
+    """Return the member for which others waited without success, and the wait.
+
+    In a classic group all others wait, from the beginning of the join phase. In a group of the consumer protocol only
+    the next owners of its partitions wait, from the plan that moved them.
+    """
+    if not rebalance.late:
+        return None
+    late = rebalance.late[0]
+    if late.why == "session_expired":
+        return _Behind(late.why, late, late.silence_ms)
+    waited = [wait.wait_ms for wait in rebalance.waits.values() if wait.member_id == late.member_id]
+    if waited:
+        return _Behind(_LATE[late.why], late, max(waited))
+    asked_ms = max((e.at_ms for e in rebalance.started if e.at_ms < late.at_ms), default=rebalance.started_ms)
+    return _Behind(_LATE[late.why], late, late.at_ms - asked_ms)
+
+
+def _back_after(group: GroupView, left: RebalanceStarted) -> int | None:
+    """Return the milliseconds after which a client that left was a member again; None if it was not."""
+    for event in _until(group, left.at_ms, left.at_ms + COMES_BACK_MS):
+        if (
+            isinstance(event, MemberJoined)
+            and (event.client_id, event.client_host) == (left.client_id, left.client_host)
+            and event.member_id != left.member_id
+        ):
+            return max(1, event.at_ms - left.at_ms)
+    return None
+
+
+def _until(group: GroupView, from_ms: int, to_ms: int) -> Iterator[AnyEvent]:
+    return takewhile(lambda event: event.at_ms <= to_ms, group.since(from_ms))
+
+
+def _what(group: GroupView, rebalance: Rebalance, *, is_consumer: bool) -> str:
+    if rebalance.is_inferred:
+        return what_inferred(rebalance, group.group_id, _changed(group, rebalance))
+    began = f"{escape(group.group_id)} rebalanced at {clock(rebalance.started_ms)}"
+    if rebalance.ended_ms is None:
+        return f"{began} and still rebalances."
+    number = f"{'group epoch' if is_consumer else 'generation'} {rebalance.generation_id}"
+    took = f"{began} for {duration(rebalance.ended_ms - rebalance.started_ms)}, to {number}"
+    if rebalance.completed is None:
+        return f"{took}, which has no members."
+    if group.kind is GroupKind.CONNECT:
+        return f"{took}, with {_changed(group, rebalance)}."
+    return f"{took}: {_changed(group, rebalance)}."
+
+
+def _changed(group: GroupView, rebalance: Rebalance) -> str:
+    """Return how many partitions changed hands among how many members; of Kafka Connect, only the number of workers."""
+    number_of = len(rebalance.completed.members_after) if rebalance.completed else 0
+    if group.kind is GroupKind.CONNECT:
+        return counted(number_of, "worker")
+    moved = len(rebalance.handovers)
+    changed = "no partition changed" if not moved else f"{moved} partition{'s' * (moved != 1)} changed"
+    return f"{changed} hands among {counted(number_of, 'member')}"
+
+
+def _who(
+    rebalance: Rebalance, behind: _Behind | None, began: _Behind | None, times: int, texts: Mapping[str, str]
+) -> str:
+    if behind is None or began is None:
+        return "The member that caused it is not known any more."
+    others = f" and {counted(len(rebalance.late) - 1, 'member')} more" if len(rebalance.late) > 1 else ""
+    often = f"; it caused {times} rebalances of the last hour" if times >= FLAPPING else ""
+    is_other = (behind.cause, behind.who.member_id) != (began.cause, began.who.member_id)
+    first = f"; the first cause: {_did(began, texts)}" if is_other else ""
+    return f"{_did(behind, texts)}{others}{often}{first}."
+
+
+def _did(behind: _Behind, texts: Mapping[str, str]) -> str:
+    who, cause = behind.who, behind.cause
+    host = f" at {escape(who.client_host)}" if who.client_host else ""
+    said = "" if is_standard(who.reason) else f', with the reason "{reason_in_short(who.reason)}"'
+    if cause == "operator":
+        whom = f", about {brief(who.member_id)}" if who.member_id else ""
+        return f"An operator ({escape(who.client_id)}{host}) requested it{whom}{said}"
+    if cause == "group_converted":
+        return "The last member of the consumer protocol is gone, and the group has the classic protocol now"
+    if behind.is_static and cause == "session_expired":
+        texts = {cause: DID_NOT_COME_BACK}
+    text = texts.get(cause) or DID_OF_CONSUMERS.get(cause, cause.replace("_", " "))
+    did = text.format(took=_took(behind, "too long"))
+    return f"{brief(who.member_id) or escape(who.client_id) or 'A client'}{host} {did}{said}"
+
+
+def _took(behind: _Behind | None, otherwise: str) -> str:
+    return duration(behind.took_ms) if behind and behind.took_ms else otherwise

@@ -1,0 +1,1 @@
+"""One group, as its records describe it now."""
