@@ -23,6 +23,7 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
+from streaming.config.timeouts import REQUEST_TIMEOUT_MS
 from streaming.moments import monotonic_ms
 
 log = logging.getLogger(__name__)
@@ -31,9 +32,8 @@ DELIVERY_WAIT_MS = 30_000
 """The time for which a request waits for brokers that accept it. Its sender sends it again, or has given up by then.
 It is shorter than a session by default, so that a long outage does not end with all heartbeats of that time."""
 
-ACCEPT_WAIT_MS = 10_000
-"""The time for which one broker may leave a request without a response. Then the request is sent again, to the leader
-of that time: after about 9 s, the partitions of a broker that hangs have other leaders."""
+LEADERS_WAIT_MS = 10_000
+"""The longest wait until the brokers have returned the partitions of a topic, and their leaders."""
 
 NOT_READY_MS = 50
 """The pause until the producer looks again for a broker that is not ready. Any event of a connection ends it earlier.
@@ -112,7 +112,6 @@ class RequestProducer:
 
     def __init__(self, config: Mapping[str, Any], outage: Outage) -> None:
         self._outage = outage
-        accept_wait_ms = min(ACCEPT_WAIT_MS, DELIVERY_WAIT_MS)
         clients: list[Any] = []
 
         def patient(**settings: Any) -> Any:
@@ -128,9 +127,9 @@ class RequestProducer:
                 "enable_idempotence": False,
                 "max_in_flight_requests_per_connection": 1,
                 "linger_ms": 0,
-                "request_timeout_ms": min(config.get("request_timeout_ms", accept_wait_ms), accept_wait_ms),
+                "request_timeout_ms": min(config.get("request_timeout_ms", REQUEST_TIMEOUT_MS), REQUEST_TIMEOUT_MS),
                 "delivery_timeout_ms": DELIVERY_WAIT_MS,
-                "max_block_ms": accept_wait_ms,
+                "max_block_ms": min(LEADERS_WAIT_MS, DELIVERY_WAIT_MS),
             }
         )
         (client,) = clients
@@ -141,7 +140,7 @@ class RequestProducer:
         """Return the numbers of a topic's partitions.
 
         Raises:
-            KafkaTimeoutError: No broker has returned the topic within `ACCEPT_WAIT_MS`.
+            KafkaTimeoutError: No broker has returned the topic within `LEADERS_WAIT_MS`.
         """
         partitions: set[int] = self._producer.partitions_for(topic)
         return partitions
@@ -150,7 +149,7 @@ class RequestProducer:
         """Append a record to a topic. Returns before the brokers have it.
 
         Raises:
-            KafkaError: No broker has returned the topic within `ACCEPT_WAIT_MS`, or the record is too large.
+            KafkaError: No broker has returned the topic within `LEADERS_WAIT_MS`, or the record is too large.
         """
 
         def refused(error: BaseException) -> None:

@@ -19,12 +19,20 @@ from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 
-from streaming.config.timeouts import ATTEMPT_WAIT_S, RETRY_WAIT_S
+from streaming.config.timeouts import ATTEMPT_WAIT_S, CONNECT_TIMEOUT_MS, RETRY_WAIT_S
 from streaming.kafka.any_broker import may_pass
 
 T = TypeVar("T")
 
 FIRST_MAX = 1_000
+
+CONNECTION_WAITS = {
+    "socket_connection_setup_timeout_ms": CONNECT_TIMEOUT_MS,
+    "socket_connection_setup_timeout_max_ms": CONNECT_TIMEOUT_MS,
+}
+"""How long a client waits for a connection. By itself it waits for 10 s, then 20 and 30 s, for a broker that hangs: its
+machine still accepts connections. Meanwhile the broker's partitions get other leaders. kafka-python's consumers and
+producers refuse these settings, and their network client takes them."""
 
 
 class Attempt(NamedTuple):
@@ -42,7 +50,7 @@ class Attempt(NamedTuple):
         make = kafka.get("kafka_client", KafkaNetClient)
 
         def client(**settings: Any) -> Any:
-            made = make(**settings)
+            made = make(**{**CONNECTION_WAITS, **settings})
             self._rotate_brokers(made.cluster)
             return made
 

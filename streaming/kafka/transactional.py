@@ -38,7 +38,7 @@ from kafka.structs import TopicPartition
 
 from streaming.config.settings import Settings
 from streaming.config.timeouts import RECONNECT_BACKOFF_MAX_MS, REQUEST_TIMEOUT_MS
-from streaming.kafka.starting import started
+from streaming.kafka.starting import CONNECTION_WAITS, started
 
 RETRY_WAIT_S = 0.05
 """The pause before a request is sent again: the end of the transaction before this one takes some milliseconds."""
@@ -149,6 +149,7 @@ class TransactionWriter:
             **self._settings.kafka_client_arguments(),
             "client_id": "coordinator-gateway-transactions",
             "request_timeout_ms": REQUEST_TIMEOUT_MS,
+            **CONNECTION_WAITS,
             "reconnect_backoff_max_ms": RECONNECT_BACKOFF_MAX_MS,
             "receive_message_max_bytes": RESPONSE_BYTES_MAX,
         }
