@@ -104,7 +104,10 @@ class Cluster:
                 self.stop()
                 if not isinstance(error, PortTaken) or self._port_wanted is not None or attempt == START_ATTEMPTS:
                     raise
-        self._report(f"The embedded Kafka cluster listens on {self.bootstrap_servers}; its data is in {self.data_dir}.")
+        self._report(
+            f"The embedded Kafka cluster listens on {self.bootstrap_servers}, as processes"
+            f" {', '.join(map(str, self.pids))}; its data is in {self.data_dir}."
+        )
         return self
 
     def stop(self) -> None:

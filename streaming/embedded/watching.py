@@ -1,4 +1,4 @@
-"""A thread that notices when embedded brokers end by themselves."""
+"""A thread that notices when embedded brokers end by themselves, and starts one of several again."""
 
 import threading
 from collections.abc import Callable, Collection
@@ -6,15 +6,19 @@ from types import TracebackType
 from typing import Self
 
 from streaming.embedded.broker import Broker
+from streaming.errors import UserError
 
 LOOK_EVERY_S = 0.5
+
+AGAIN_AFTER_S = 30.0
+"""The pause before a broker of several is started again: by then one has seen what its loss does."""
 
 
 class BrokerWatch:
     """The watch, inside a `with` block.
 
     Args:
-        tell: Called with a sentence for each broker that has ended.
+        tell: Called with a sentence for each broker that has ended or runs again.
         none_is_left: Called once, when the last one has ended.
     """
 
@@ -23,6 +27,7 @@ class BrokerWatch:
     ) -> None:
         self._brokers, self._tell, self._none_is_left = brokers, tell, none_is_left
         self._closing = threading.Event()
+        self._ended = set[Broker]()
         self._thread = threading.Thread(target=self._watch, name="broker watch", daemon=True)
 
     @property
@@ -46,12 +51,31 @@ class BrokerWatch:
         self._thread.join()
 
     def _watch(self) -> None:
-        told: set[Broker] = set()
         while not self._closing.wait(LOOK_EVERY_S):
             for broker in self._brokers:
-                if broker.has_failed and broker not in told:
-                    told.add(broker)
-                    self._tell(f"The broker at {broker.bootstrap_servers} has ended. Its log is {broker.log_file}.")
+                if broker.has_failed and broker not in self._ended:
+                    self._ended.add(broker)
+                    self._note_end(broker)
             if not self.is_any_left:
                 self._none_is_left()
+                return
+
+    def _note_end(self, broker: Broker) -> None:
+        again = ""
+        if len(self._brokers) > 1:
+            again = f" It is started again in {AGAIN_AFTER_S:.0f} s."
+            threading.Thread(target=self._bring_back, args=(broker,), name="broker start", daemon=True).start()
+        self._tell(f"The broker at {broker.bootstrap_servers} has ended.{again} Its log is {broker.log_file}.")
+
+    def _bring_back(self, broker: Broker) -> None:
+        """Start a broker again. One that cannot start yet, as too few others run, is tried again after the pause."""
+        while not self._closing.wait(AGAIN_AFTER_S) and self.is_any_left:
+            try:
+                broker.start()
+            except UserError as error:
+                if not self._closing.is_set():
+                    self._tell(f"The broker at {broker.bootstrap_servers} does not start: {error}")
+            else:
+                self._ended.discard(broker)
+                self._tell(f"The broker at {broker.bootstrap_servers} runs again.")
                 return

@@ -5,13 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka import Producer
 
 from streaming.errors import Exit
 from streaming.query.watchers.outages import AGAIN_AFTER_S
@@ -26,6 +28,8 @@ UP_STOP_S = 30.0
 """It takes less than 10 s where nothing else runs."""
 
 NOTICE_S = 5.0
+REQUESTS_S = 3.0
+"""The time for which requests are written before a fault: some batches."""
 
 SERVICES = {
     "run": ["run"],
@@ -114,12 +118,33 @@ def test_services_end_in_time_though_no_broker_answers(
         assert service.process.returncode in (0, 1), (name, service.log)
 
 
+@contextmanager
+def requests_written(three: ThreeBrokers) -> Iterator[None]:
+    """Write requests all the time, so that the query is in a batch or has one to begin: an idle one notices nothing."""
+    producer, stopping = Producer({"bootstrap.servers": three.bootstrap_servers}), threading.Event()
+
+    def write() -> None:
+        while not stopping.wait(0.01):
+            producer.produce("stopping.requests", key=b"g", value=b"no request")
+            producer.poll(0)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        time.sleep(REQUESTS_S)
+        yield
+    finally:
+        stopping.set()
+        writer.join()
+
+
 def test_query_that_waits_for_two_brokers_of_three_ends_in_time(three: ThreeBrokers, services: list[Process]) -> None:
     """Their leaders stay, because no majority of the controllers is left. The query waits for them before it begins
     again, as long as they would need to move."""
     query = services[0]
-    three.suspend(1)
-    three.suspend(2)
+    with requests_written(three):
+        three.suspend(1)
+        three.suspend(2)
     wait_until(lambda: "The query begins again." in query.log, account=lambda: query.log)
     stopped_s = time.monotonic() + AGAIN_AFTER_S + 2.0  # in the middle of the new begin
     while time.monotonic() < stopped_s:
@@ -138,7 +163,7 @@ def test_up_notices_the_end_of_its_brokers_and_ends(tmp_path: Path) -> None:
         brokers = up.brokers
         assert len(servers) == len(brokers) == len(IDS)
         brokers[0].kill()
-        wait_until(lambda: "has ended. Its log is" in up.log, NOTICE_S * 4)
+        wait_until(lambda: "has ended. It is started again in 30 s." in up.log, NOTICE_S * 4)
         assert up.process.poll() is None, "the others go on"
         killed_s = time.monotonic()
         for broker in brokers[1:]:
@@ -158,7 +183,7 @@ def test_up_without_a_majority_of_its_brokers_ends_in_order(tmp_path: Path) -> N
         up.await_ready()
         for broker in up.brokers[:2]:
             broker.kill()
-        wait_until(lambda: up.log.count("has ended. Its log is") == 2, account=lambda: up.log)
+        wait_until(lambda: up.log.count("has ended. It is started again in 30 s.") == 2, account=lambda: up.log)
         up.process.send_signal(signal.SIGINT)
         up.process.wait(HANG_S)
         assert up.process.returncode == Exit.DONE, up.log
