@@ -11,6 +11,10 @@ from streaming.kafka.brokers import listed
 from streaming.kafka.topics import ALTERED, DURABLE, differences, risks_of
 
 _GRANT = "Grant Describe and DescribeConfigs on the topics to this user: `coordinator acls` prints the commands."
+_SETTINGS_FIRST = (
+    "Give this command the settings of the coordinator (see docs/settings.md; `coordinator up` creates topics of 4"
+    " partitions). Alter a topic only if they are given, and while no coordinator runs."
+)
 
 
 def check(case: Case) -> Iterator[Finding]:
@@ -56,7 +60,7 @@ def _judged(wanted: Wanted, topic: Any, config: Any) -> Finding:
     if faults := list(differences(wanted.role, wanted.topic, len(topic.partitions), values_of(config))):
         return wrong(
             f"{'; '.join(faults)}.",
-            "Alter the topic, or give this command the settings of the coordinator (see docs/settings.md).",
+            _SETTINGS_FIRST,
         )
     return ok(f"{name} is as needed: partitions {len(topic.partitions)}, copies {_copies(topic)}.")
 

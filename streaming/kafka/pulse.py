@@ -71,7 +71,10 @@ class Pulse:
         return self._reach.not_ready_reasons()
 
     def stalled_s(self) -> float:
-        """Return the seconds for which the query has ended no batch while requests wait; 0.0 if no request waits."""
+        """Return the seconds for which the query has ended no batch while requests wait; 0.0 if no request waits.
+
+        The time begins while a partition is out of reach, if requests wait as soon as it is reached again.
+        """
         return time.monotonic() - self._moved_s if self.waiting else 0.0
 
     def look(self) -> None:
@@ -88,7 +91,8 @@ class Pulse:
             return
         batches = self._tallies.batches
         self.waiting = sum(max(0, end - read_to.get(partition, 0)) for partition, end in self._ends.items())
-        if not self.waiting or batches != self._batches:
+        nothing_waits = not self.waiting and not found.unknown  # of a partition out of reach nobody knows
+        if nothing_waits or batches != self._batches:
             self._batches, self._moved_s = batches, time.monotonic()
 
     def _watch(self) -> None:

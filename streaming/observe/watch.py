@@ -98,7 +98,8 @@ class SourceWatch:
             batches = self._observed.batches
             self._ends |= stable
             self.behind = sum(max(0, end - read_to.get(partition, 0)) for partition, end in self._ends.items())
-            if not self.behind or batches != self._batches:
+            nothing_waits = not self.behind and not of_stable.unknown
+            if nothing_waits or batches != self._batches:
                 self._batches, self._moved_s = batches, self._now_s()
 
     def _compare(self, stable: Mapping[int, int], highest: Mapping[int, int]) -> None:

@@ -305,6 +305,22 @@ def test_partition_whose_leader_is_silent_counts_what_waited_before_and_a_hung_q
     ]
 
 
+def test_time_without_a_batch_begins_while_a_leader_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows whether requests wait while a leader is frozen; if they do, members have waited since then."""
+    clock = Clock(monkeypatch)
+    coordinator, brokers = Coordinator(Settings()), Brokers()
+    watched = Pulse(brokers, coordinator.tallies)
+    subject = QueryHealth(coordinator, watched)
+    coordinator.tallies.take(progress(0, read_to=10))
+    brokers.ends = {0: 10, 1: 0}
+    watched.look()
+    for silent, waiting in (({1}, 0), (set[int](), 4)):
+        brokers.silent, brokers.ends[1] = silent, waiting
+        clock.now_s += SLOW_S * 0.6
+        watched.look()
+    assert [*subject.not_ready_reasons()] == ["no batch has ended for 24 s though 4 requests wait"]
+
+
 def test_process_may_tolerate_partitions_that_it_cannot_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gateway is not ready without a third of the partitions."""
     clock, brokers = Clock(monkeypatch), Brokers()

@@ -112,7 +112,10 @@ class Reaching:
         self._heard_s = {broker: self._heard_s[broker] for broker in leaders if broker in self._heard_s}
         avoided = frozenset(broker for broker in self._heard_s if self.silent_s(broker) >= AVOIDED_S)
         if avoided != self._avoided:
-            log.warning("the brokers that do not answer this gateway: %s", sorted(avoided) or "none")
+            if avoided:
+                log.warning("the brokers that lead partitions and do not answer this gateway: %s", sorted(avoided))
+            else:
+                log.warning("the leaders of all partitions answer this gateway")
             self._avoided = avoided
             self._avoid(avoided)
         for prefix, mail in list(self._mails().items()):
