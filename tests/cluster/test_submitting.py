@@ -23,7 +23,7 @@ DRIVER = """
 import json, sys
 from streaming.config.settings import Settings
 from streaming.errors import UserError
-from streaming.query import session
+from streaming.query.spark import session
 try:
     conf = session.open_session(Settings.load(shuffle_partitions=3)).sparkContext.getConf()
 except UserError as error:
@@ -35,7 +35,7 @@ open(sys.argv[1], "w").write(json.dumps({**dict(conf.getAll()), "file": session.
 WORKERS = """
 import sys
 from streaming.config.settings import Settings
-from streaming.query import session
+from streaming.query.spark import session
 
 def operator(_):
     import sys

@@ -22,7 +22,7 @@ from tests.system.waiting import HANG_S, wait_until
 pytestmark = pytest.mark.long
 
 OFTEN = (
-    "from streaming.query import topic_watch; topic_watch.CHECK_EVERY_S = 0.5; "
+    "from streaming.query.watchers import topic_watch; topic_watch.CHECK_EVERY_S = 0.5; "
     "from streaming.cli.main import main; main()"
 )
 """The command line, with an interval of 0.5 s in place of the watch's minute."""

@@ -23,7 +23,7 @@ BUGS = (
         "request.generation_id <= vitals.generation_id and hasattr(request, 'offsets')"
         " or request.generation_id == vitals.generation_id", "CommitsAreFenced"),
     Bug("a commit is accepted in CompletingRebalance", checks.commits_are_taken,
-        "return answers.COMMIT[group.phase]", "return ErrorCode.NONE", "CommitsAreFenced"),
+        "return decisions.COMMIT[group.phase]", "return ErrorCode.NONE", "CommitsAreFenced"),
     Bug("a commit from outside is accepted in a group with members", checks.is_from_outside,
         "request.generation_id < 0 and group.phase is Phase.EMPTY", "request.generation_id < 0", "CommitsAreFenced"),
     Bug("a commit's own retention is ignored", offsets._store,

@@ -31,7 +31,7 @@ BUGS = (
         "member.is_new, member.owes_sync = False,", "member.owes_sync =", "NobodyIsDroppedUnheard"),
     # -- answers -------------------------------------------------------------------------------------------------------
     Bug("a heartbeat is answered NONE in PreparingRebalance", join._renewed,
-        "error = answers.HEARTBEAT[vitals.phase]", "error = ErrorCode.NONE", "AnswersFitTheGroup"),
+        "error = decisions.HEARTBEAT[vitals.phase]", "error = ErrorCode.NONE", "AnswersFitTheGroup"),
     Bug("a heartbeat of an older generation is accepted", checks.is_of_this_generation,
         "request.generation_id == vitals.generation_id", "request.generation_id <= vitals.generation_id",
         "AnswersFitTheGroup"),
