@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from coordinator.base.config import Config
 from coordinator.base.context import Context
 from coordinator.base.errors import ErrorCode
 from coordinator.base.hashing import shard_of
@@ -34,19 +35,66 @@ from coordinator.moves import drain
 from coordinator.moves.custody import KeptMoves
 from coordinator.moves.peers import received_from_peer
 from coordinator.shard import clock
-from coordinator.shard.bounds import ShardBounds, group_of
-from coordinator.shard.budget import Budget, answer_bytes
+from coordinator.shard.budget import answer_bytes
+from coordinator.shard.clock import Times
 from coordinator.shard.consumer_handlers import CONSUMER_KINDS
 from coordinator.shard.converting import convert, found
+from coordinator.shard.deadlines import Deadlines
 from coordinator.shard.group_types import answer_of_vitals, reconsidered, with_published
 from coordinator.shard.handlers import KINDS
+from coordinator.shard.state import ShardState
+from coordinator.shard.step import Step, group_of
+from coordinator.state import codec
 from coordinator.state.classic_group import Group
+from coordinator.state.codec import Kept
 from coordinator.state.consumer_group import ConsumerGroup
 from coordinator.state.group import PLACE_END
+from coordinator.state.member_index import Rosters
 
 
-class Shard(ShardBounds):
-    """A shard and what it does with requests and deadlines."""
+class Shard(ShardState):
+    """A shard and what it does with requests.
+
+    Args:
+        partition: The number of the partition of the request topic.
+        partitions: The number of partitions of the topic.
+        secret: The secret from which member ids are derived, 16 to 64 bytes; the same for the life of the state.
+        state: The bytes that `to_bytes` returned earlier.
+        rosters: A cache that outlives the shard; without one the shard makes its own.
+
+    Raises:
+        CorruptState: `state` cannot be trusted.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        partitions: int,
+        secret: bytes,
+        config: Config,
+        state: bytes | None = None,
+        rosters: Rosters | None = None,
+    ) -> None:
+        kept = codec.decode_shard(state) if state is not None else Kept()
+        super().__init__(partition, partitions, secret, config, kept, Rosters() if rosters is None else rosters)
+        self._step = Step(partition, Times(0, 0, 0, 0, 0, 0))
+        self._deadlines = Deadlines(self, self._step)
+
+    @property
+    def deferred(self) -> list[Received]:
+        """The requests that the latest step has deferred. The log of the next step must begin with them."""
+        return self._step.deferred
+
+    @property
+    def due_in_ms(self) -> int | None:
+        """The time from the latest step to the next change by time alone, in milliseconds; sometimes less than that.
+
+        Deferred requests, and parts of groups that move, are due at once. None if the shard waits for nothing.
+        """
+        if self.deferred or (self.kept_moves is not None and self.kept_moves.has_unwritten):
+            return 0
+        deadline_ms = self.next_deadline_ms
+        return None if deadline_ms is None else max(deadline_ms - self._step.times.horizon_now_ms, 0)
 
     def step(self, log: Sequence[Received], now_ms: int) -> list[Output]:
         """Handle one batch.
@@ -55,25 +103,25 @@ class Shard(ShardBounds):
             log: Requests in the order of their offsets. The requests that the step before has `deferred` come first.
             now_ms: The time for which the batch was planned, Unix milliseconds.
         """
-        self._clock, self._times = clock.tell(self._clock, log, now_ms, self._config.clock_slack_ms)
-        self._budget, self._waiting, self.deferred = Budget(), set(), []
+        self.clock, times = clock.tell(self.clock, log, now_ms, self.config.clock_slack_ms)
+        self._step = self._deadlines.step = Step(self.partition, times)
         outputs = self._read(log)
-        outputs.extend(self._pass_time())
-        if self._moves is not None:
-            outputs = self._with_moves(self._moves, outputs)
-        self._groups.put_away()
-        self._groups.forget_ends(self._times.horizon_ms)
+        outputs.extend(self._deadlines.pass_time())
+        if self.kept_moves is not None:
+            outputs = self._step.with_moves(self.kept_moves, outputs)
+        self.store.put_away()
+        self.store.forget_ends(self._step.times.horizon_ms)
         return outputs
 
     def _read(self, log: Sequence[Received]) -> list[Output]:
         """Handle the requests of one batch."""
-        budget, rules, slack_ms = self._budget, self._rules, self._config.clock_slack_ms
-        earliest_ms, latest_ms = self._times.earliest_ms, self._times.latest_ms
+        budget, rules, slack_ms = self._step.budget, self.rules, self.config.clock_slack_ms
+        earliest_ms, latest_ms = self._step.times.earliest_ms, self._step.times.latest_ms
         outputs, ahead = list[Output](), list[Received]()
         for received in log:
             request: Any = received.request
-            if budget.is_tight and self._must_wait(received):
-                outputs.extend(self._defer(received))
+            if budget.is_tight and self._step.must_wait(received):
+                outputs.extend(self._step.defer(received))
                 continue
             dated_ms = received.at_ms
             if dated_ms > latest_ms:
@@ -84,15 +132,15 @@ class Shard(ShardBounds):
             elif dated_ms - slack_ms > earliest_ms:
                 earliest_ms = dated_ms - slack_ms
             if rules.guard is not None and not rules.guard.admits(received, kind := KINDS.get(type(request))):
-                outputs.extend(self._charged(received, rules.guard.refuse(received, kind)))
+                outputs.extend(self._step.charged(received, rules.guard.refuse(received, kind)))
                 continue
             is_heartbeat = type(request) is Heartbeat or type(request) is ConsumerGroupHeartbeat
             if is_heartbeat and (reply := self._answer_soon(request, received.at_ms)) is not None:
                 outputs.append(reply)
             elif type(request) is not Wake:
-                outputs.extend(self._charged(received, self._take(received)))
+                outputs.extend(self._step.charged(received, self._take(received)))
         if ahead:
-            outputs.append(clock_ahead(self._partition, ahead, latest_ms))
+            outputs.append(clock_ahead(self.partition, ahead, latest_ms))
         return outputs
 
     def _answer_soon(self, request: AnyHeartbeat, at_ms: int) -> Reply | None:
@@ -100,15 +148,15 @@ class Shard(ShardBounds):
 
         Nearly all requests are heartbeats of a group in which no deadline is due.
         """
-        vitals = self._groups.vitals.get(request.group_id) or self._groups.vitals_of(request.group_id)
+        vitals = self.store.vitals.get(request.group_id) or self.store.vitals_of(request.group_id)
         if vitals is None or not request.group_id or self._lacks_addresses(request.group_id):
             return None
         at_ms = max(at_ms, vitals.now_ms)
         if vitals.earliest_ms <= at_ms:
             return None
         vitals.now_ms = at_ms
-        vitals.note_lateness(self._times.now_ms, self._config.late_notice_ms)
-        return answer_of_vitals(vitals, request, at_ms, self._config)
+        vitals.note_lateness(self._step.times.now_ms, self.config.late_notice_ms)
+        return answer_of_vitals(vitals, request, at_ms, self.config)
 
     # -- one request ---------------------------------------------------------------------------------------------------
 
@@ -117,10 +165,10 @@ class Shard(ShardBounds):
         request = received.request
         assert not isinstance(request, Wake), "a wake record is no request"
         if isinstance(request, Unreadable):
-            return [reject(received, request, self._partition)]
+            return [reject(received, request, self.partition)]
         if isinstance(request, PEER_RECORDS):
             return self._take_from_peer(received)
-        kind, guard = KINDS[type(request)], self._rules.guard
+        kind, guard = KINDS[type(request)], self.rules.guard
         if guard is None:
             return self._take_all(kind, received)
         return guard.limited(received, kind, lambda part: self._take_all(kind, part))
@@ -137,56 +185,58 @@ class Shard(ShardBounds):
         """Handle a request to one group, after the group's deadlines up to the time of the request."""
         request: Any = received.request
         group_id = request.group_id
-        if self._moves is not None and (yield from self._refused_for_moves(self._moves, kind, received)):
+        if self.kept_moves is not None and (yield from self._refused_for_moves(self.kept_moves, kind, received)):
             return
-        if group_id in self._groups.stored:
-            yield from self._advance(group_id, received.at_ms, self._times.now_ms)
+        if group_id in self.store.stored:
+            yield from self._deadlines.advance(group_id, received.at_ms, self._step.times.now_ms)
         group = yield from self._group_for(kind, received)
         if group is None:
             return
         kind = CONSUMER_KINDS[type(request)] if isinstance(group, ConsumerGroup) else kind
-        at_ms = self._begin(group, received)
-        if self._moves is not None:
-            self._moves.note_address(group, request)
+        at_ms = self._deadlines.begin(group, received)
+        if self.kept_moves is not None:
+            self.kept_moves.note_address(group, request)
         if (refused := kind.refuse_costly(group, request, group.allowance, at_ms)) is not None:
             yield refused
             return
         epoch = group.generation_id
-        brought = list(with_published(group, self._handle(kind, group, received, at_ms), request, at_ms, self._config))
+        brought = list(with_published(group, self._handle(kind, group, received, at_ms), request, at_ms, self.config))
         yield from brought
         if kind.is_costly(group, request):
             group.allowance = group.allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
-        yield from self._conclude(group, has_lost_consumer=group.generation_id > epoch)
-        yield from self._advance(group_id, at_ms, noticed_ms=at_ms)  # deadlines that the request itself has set
+        yield from self._deadlines.conclude(group, has_lost_consumer=group.generation_id > epoch)
+        yield from self._deadlines.advance(
+            group_id, at_ms, noticed_ms=at_ms
+        )  # deadlines that the request itself has set
 
     def _group_for(self, kind: Kind, received: Received) -> Generator[Output, None, Group | ConsumerGroup | None]:
         """Return the group of a request, created or converted if the request does so; None after a final answer."""
         request: Any = received.request
         group_id = request.group_id
-        group = self._groups.open(group_id)
+        group = self.store.open(group_id)
         if group is None:
-            home = shard_of(group_id, self._partitions)
-            if home != self._partition:
+            home = shard_of(group_id, self.partitions)
+            if home != self.partition:
                 why = f"this group's requests belong in partition {home}"
                 yield kind.refuse(request, ErrorCode.NOT_COORDINATOR, why)
                 return None
             if not self._founds(kind, received):
                 yield from self._handle(kind, None, received, received.at_ms)
                 return None
-            group = yield from found(self._groups.draft(group_id, received.at_ms, kind.founds), request, self._config)
+            group = yield from found(self.store.draft(group_id, received.at_ms, kind.founds), request, self.config)
         elif kind.founds in (None, group.type) or not self._founds(kind, received):
             return group
         else:
-            at_ms = self._begin(group, received)
-            group = yield from convert(group, request, at_ms, self._config)
+            at_ms = self._deadlines.begin(group, received)
+            group = yield from convert(group, request, at_ms, self.config)
         if group is not None:
-            self._groups.put(group)
+            self.store.put(group)
         return group
 
     def _founds(self, kind: Kind, received: Received) -> bool:
         """Return whether a request creates its group, or replaces an Empty group of the other protocol."""
         request: Any = received.request
-        if not kind.creates_group(request) or kind.error_on_its_own(request, self._config) is not ErrorCode.NONE:
+        if not kind.creates_group(request) or kind.error_on_its_own(request, self.config) is not ErrorCode.NONE:
             return False
         return kind.answers_at_once(None, request, self._context(received, received.at_ms)) is None
 
@@ -194,7 +244,7 @@ class Shard(ShardBounds):
         """Handle the heartbeats of one record, each like a record of its own, and answer them together."""
         request: Any = received.request
         codes = list[int]()
-        if kind.error_on_its_own(request, self._config) is ErrorCode.NONE:
+        if kind.error_on_its_own(request, self.config) is ErrorCode.NONE:
             for heartbeat in request.each():
                 of_one = KINDS[type(heartbeat)]
                 for output in self._beat(of_one, heartbeat, received):
@@ -202,93 +252,95 @@ class Shard(ShardBounds):
                         codes.append(output.answer.code)
                     else:
                         yield output
-            self._budget.spend_bytes("", HEARTBEAT_BYTES * len(codes), received.size_bytes)
+            self._step.budget.spend_bytes("", HEARTBEAT_BYTES * len(codes), received.size_bytes)
         yield from self._handle(kind, codes, received, received.at_ms)
 
     def _beat(self, kind: Kind, heartbeat: AnyHeartbeat, received: Received) -> Iterable[Output]:
         """Handle one heartbeat of a record, or refuse it if requests to its group wait for the next step."""
-        guard, group_id = self._rules.guard, heartbeat.group_id
-        waits = self._budget.is_tight and (group_id in self._waiting or self._budget.is_spent_by(group_id))
+        guard, group_id = self.rules.guard, heartbeat.group_id
+        waits = self._step.budget.is_tight and (
+            group_id in self._step.waiting or self._step.budget.is_spent_by(group_id)
+        )
         if waits or self._lacks_addresses(group_id):  # the record's mailbox is not the member's
             return [kind.refuse(heartbeat, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
         if guard is not None and not guard.admits(single := _single(heartbeat, received), kind):
-            return self._charged(single, guard.refuse(single, kind))
+            return self._step.charged(single, guard.refuse(single, kind))
         if (reply := self._answer_soon(heartbeat, received.at_ms)) is not None:
             return [reply]
         single, is_classic = _single(heartbeat, received), type(heartbeat) is Heartbeat
-        return self._charged(single, self._take(single) if is_classic else self._answer_by_code(kind, single))
+        return self._step.charged(single, self._take(single) if is_classic else self._answer_by_code(kind, single))
 
     def _answer_by_code(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Answer a bare heartbeat after the deadlines of its group, or refuse it if its response may have more."""
         request: Any = received.request
-        yield from self._advance(request.group_id, received.at_ms, self._times.now_ms)
+        yield from self._deadlines.advance(request.group_id, received.at_ms, self._step.times.now_ms)
         yield self._answer_soon(request, received.at_ms) or kind.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def _take_for_groups(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a request to all groups, after their deadlines up to the time of the request."""
         request: Any = received.request
         at_ms = received.at_ms
-        if (refused := kind.refuse_costly(self._groups, request, self._allowance, at_ms)) is not None:
+        if (refused := kind.refuse_costly(self.store, request, self.allowance, at_ms)) is not None:
             yield refused
             return
-        for group_id in self._groups.due_by(at_ms):
-            if group_id not in self._waiting:
-                yield from self._advance(group_id, at_ms, self._times.now_ms)
-        in_transit = () if self._moves is None else self._moves.listed()
-        brought = list(self._handle(kind, chain(self._groups.listed(), in_transit), received, at_ms))
-        if kind.is_costly(self._groups, request):
-            self._allowance = self._allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
+        for group_id in self.store.due_by(at_ms):
+            if group_id not in self._step.waiting:
+                yield from self._deadlines.advance(group_id, at_ms, self._step.times.now_ms)
+        in_transit = () if self.kept_moves is None else self.kept_moves.listed()
+        brought = list(self._handle(kind, chain(self.store.listed(), in_transit), received, at_ms))
+        if kind.is_costly(self.store, request):
+            self.allowance = self.allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
         yield from brought
 
     def _take_for_transactions(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a report of ended transactions, after the deadlines of the groups with their commits."""
         request: Any = received.request
-        settling = Settling(self._transactions_topic_id, self._settled_before, self._open_transactions)
+        settling = Settling(self.transactions_topic_id, self.settled_before, self.open_transactions)
         before = PLACE_END if settling.is_of_earlier_topic(request) else request.settled_before
-        for group_id in self._groups.with_pending(before):
-            yield from self._end_drain(group_id, received.at_ms)
-            yield from self._advance(group_id, received.at_ms, self._times.now_ms)
-            if (group := self._groups.open(group_id)) is not None:
+        for group_id in self.store.with_pending(before):
+            yield from self._deadlines.end_drain(group_id, received.at_ms)
+            yield from self._deadlines.advance(group_id, received.at_ms, self._step.times.now_ms)
+            if (group := self.store.open(group_id)) is not None:
                 group.vitals.now_ms = max(received.at_ms, group.vitals.now_ms)
                 settling.groups.append(group)
         yield from self._handle(kind, settling, received, received.at_ms)
-        self._settled_before, self._transactions_topic_id = settling.settled_before, settling.topic_id
-        self._open_transactions = settling.open
+        self.settled_before, self.transactions_topic_id = settling.settled_before, settling.topic_id
+        self.open_transactions = settling.open
         for settled in settling.groups:
             at_ms = settled.vitals.now_ms
-            yield from self._advance(settled.group_id, at_ms, noticed_ms=at_ms)
-            yield from self._end_drain(settled.group_id, at_ms)
+            yield from self._deadlines.advance(settled.group_id, at_ms, noticed_ms=at_ms)
+            yield from self._deadlines.end_drain(settled.group_id, at_ms)
 
     def _take_for_rules(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a request to the access rules."""
-        yield from self._handle(kind, self._rules, received, received.at_ms)
+        yield from self._handle(kind, self.rules, received, received.at_ms)
 
     def _take_for_policies(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a request to the policies, after the deadlines of all groups up to the time of the request."""
-        for group_id in self._groups.due_by(received.at_ms):
-            if group_id not in self._waiting:
-                yield from self._advance(group_id, received.at_ms, self._times.now_ms)
-        before = self._policies.written
-        yield from self._handle(kind, self._policies, received, received.at_ms)
-        if self._policies.written != before:
-            for group_id in self._groups.held():
-                group = self._groups.open(group_id)
+        for group_id in self.store.due_by(received.at_ms):
+            if group_id not in self._step.waiting:
+                yield from self._deadlines.advance(group_id, received.at_ms, self._step.times.now_ms)
+        before = self.policies.written
+        yield from self._handle(kind, self.policies, received, received.at_ms)
+        if self.policies.written != before:
+            for group_id in self.store.held():
+                group = self.store.open(group_id)
                 assert group is not None, "a group with vitals exists"
-                at_ms, config = self._begin(group, received), self._policies.config_of(group_id)
+                at_ms, config = self._deadlines.begin(group, received), self.policies.config_of(group_id)
                 yield from reconsidered(group, at_ms, config)
-                yield from self._advance(group_id, at_ms, noticed_ms=at_ms)
+                yield from self._deadlines.advance(group_id, at_ms, noticed_ms=at_ms)
 
     # -- moves between coordinators ------------------------------------------------------------------------------------
 
     def _lacks_addresses(self, group_id: str) -> bool:
         """Return whether a group has come here and the mailbox of some member is not known yet."""
-        return self._moves is not None and self._moves.lacks_addresses(group_id)
+        return self.kept_moves is not None and self.kept_moves.lacks_addresses(group_id)
 
     def _refused_for_moves(self, moves: KeptMoves, kind: Kind, received: Received) -> Generator[Output, None, bool]:
         """Refuse a request whose name is elsewhere, or a commit of a drained name. Return whether it is refused."""
         request: Any = received.request
         if is_in_transaction := type(request) is TxnOffsetCommit:
-            yield from self._end_drain(request.group_id, received.at_ms)
+            yield from self._deadlines.end_drain(request.group_id, received.at_ms)
         refused = moves.refuse(kind, request)
         if refused is None and is_in_transaction:
             refused = drain.refuse_commit(moves, kind, request)
@@ -299,36 +351,36 @@ class Shard(ShardBounds):
     def _take_for_moves(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a request to move a name, after the deadlines of its group up to the time of the request."""
         request: Any = received.request
-        if (home := shard_of(request.group_id, self._partitions)) != self._partition:
+        if (home := shard_of(request.group_id, self.partitions)) != self.partition:
             yield kind.refuse(request, ErrorCode.NOT_COORDINATOR, f"this group's requests belong in partition {home}")
             return
-        yield from self._advance(request.group_id, received.at_ms, self._times.now_ms)
-        moves = self._kept_moves() if self._moves is None else self._moves
+        yield from self._deadlines.advance(request.group_id, received.at_ms, self._step.times.now_ms)
+        moves = self.moves_to_change()
         outputs = self._handle(kind, moves, received, received.at_ms)
         yield from self._about_moves(moves, request.group_id, received, outputs)
         if not moves.moves.is_blank:
-            self._moves = moves  # a coordinator without peers has imported its first group
+            self.kept_moves = moves  # a coordinator without peers has imported its first group
 
     def _take_for_slots(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a request to move slots. No deadline of a group depends on its slot."""
-        moves = self._kept_moves() if self._moves is None else self._moves
+        moves = self.moves_to_change()
         yield from self._handle(kind, moves, received, received.at_ms)
 
     def _take_from_peer(self, received: Received) -> Iterator[Output]:
         """Handle a record of another coordinator."""
         record: Any = received.request
-        moves = self._kept_moves() if self._moves is None else self._moves
+        moves = self.moves_to_change()
         yield from self._about_moves(moves, group_of(received), received, received_from_peer(moves, received, record))
 
     def _about_moves(
         self, moves: KeptMoves, group_id: str, received: Received, outputs: Iterable[Output]
     ) -> Iterator[Output]:
         """Yield the outputs about a name, those of deadlines of a group that has come, and parts of one that goes."""
-        moves.noticed_ms = self._times.now_ms
-        was_here = group_id in self._groups.stored
+        moves.noticed_ms = self._step.times.now_ms
+        was_here = group_id in self.store.stored
         yield from outputs
-        if not was_here and (group := self._groups.open(group_id)) is not None:
-            yield from self._advance(group_id, group.vitals.now_ms, noticed_ms=received.at_ms)
+        if not was_here and (group := self.store.open(group_id)) is not None:
+            yield from self._deadlines.advance(group_id, group.vitals.now_ms, noticed_ms=received.at_ms)
 
     def _handle(self, kind: Kind, subject: Any, received: Received, at_ms: int) -> Iterator[Output]:
         """Check a request, and call its handler or refuse it."""
@@ -336,7 +388,7 @@ class Shard(ShardBounds):
         context = self._context(received, at_ms)
         if (outputs := kind.answers_at_once(subject, request, context)) is not None:
             yield from outputs
-        elif (error := kind.error_of(subject, request, self._config)) is ErrorCode.NONE:
+        elif (error := kind.error_of(subject, request, self.config)) is ErrorCode.NONE:
             yield from kind.handler(subject, request, context)
         else:
             if subject is not None:
@@ -345,10 +397,10 @@ class Shard(ShardBounds):
 
     def _context(self, received: Received, at_ms: int) -> Context:
         request: Any = received.request
-        absent_ms = self._groups.not_before_ms(request.group_id) or self._times.floor_ms
-        config, partition, offset = self._policies.config_of(request.group_id), self._partition, received.offset
-        settled = self._settled_before, self._open_transactions
-        return Context(at_ms, config, partition, offset, self._secret, absent_ms, *settled)
+        absent_ms = self.store.not_before_ms(request.group_id) or self._step.times.floor_ms
+        config, partition, offset = self.policies.config_of(request.group_id), self.partition, received.offset
+        settled = self.settled_before, self.open_transactions
+        return Context(at_ms, config, partition, offset, self.secret, absent_ms, *settled)
 
 
 _BY_SUBJECT: dict[Subject, Callable[[Shard, Kind, Received], Iterator[Output]]] = {

@@ -90,7 +90,7 @@ def test_a_report_about_a_missing_group_changes_nothing():
 def test_a_replay_gives_the_same_bytes_and_an_unbound_state_can_be_read():
     """Old states have offsets without an id. Their bytes are read, and a report binds them."""
     s = committed(None)
-    read = Shard(0, 1, s.shard._secret, s.shard._config, s.shard.to_bytes())
+    read = Shard(0, 1, s.shard.secret, s.shard.config, s.shard.to_bytes())
     s.shard = read
     s.topics(gone(None, B)).hears(ErrorCode.NONE, bound=2)
     again = committed(None).topics(gone(None, B)).hears(ErrorCode.NONE, bound=2)

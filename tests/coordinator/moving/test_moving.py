@@ -251,7 +251,7 @@ def test_a_removed_group_moves_with_its_generation():
     pair = Pair.stable("c1")
     a = pair.a.at(2_000)
     a.leave("c1").delete().is_gone()
-    generation = a.shard._groups.removed_groups["g"].generation_id
+    generation = a.shard.store.removed_groups["g"].generation_id
     a.at(3_000).release()
     pair.b.at(3_100)
     pair.carry()

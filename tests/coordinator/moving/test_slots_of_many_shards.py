@@ -48,7 +48,7 @@ class Side:
         return [o for o in outputs if isinstance(o, ToPeer)]
 
     def kept(self, name: str) -> KeptMoves:
-        moves = self.shards[shard_of(name, len(self.shards))]._moves
+        moves = self.shards[shard_of(name, len(self.shards))].kept_moves
         assert moves is not None
         return moves
 
@@ -112,7 +112,7 @@ def test_a_slot_of_several_shards_waits_for_all_of_them():
 
 def test_a_slot_waits_for_all_parts_of_each_shard_of_one_source():
     a, b = Side("A", "B", 3, 1, "all"), Side("B", "A", 1, 3, "none")
-    config = replace(b.shards[0]._config, peers=("A", "C"))
+    config = replace(b.shards[0].config, peers=("A", "C"))
     b.shards[0] = Shard(0, 1, SECRET, config)
     first, second, third = (written.record for written in a.release({slot_of(FREE[0])}, 2_000))
     for record in (first, replace(second, parts=2), replace(second, source="C"), third, replace(third, source="C")):

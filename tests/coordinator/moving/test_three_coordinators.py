@@ -101,7 +101,7 @@ class World:
             prefix, to = self.chance.sample("ABC", 2)
             slots = frozenset(map(slot_of, self.chance.choice((NAMES, NAMES[:1], NAMES[1:3]))))
             shards = [place for place in self.shards if place[0] == prefix]
-            if all(self.shards[place]._moves.owns_slot(slot) for place in shards for slot in slots):
+            if all(self.shards[place].kept_moves.owns_slot(slot) for place in shards for slot in slots):
                 fields = {"to": to, "slots": bitmap_of(slots), "made_ms": self.now_ms + 1}
                 self.refusing = [(place, fields) for place in shards]
         tried, self.refusing = self.refusing, []
@@ -127,7 +127,7 @@ class World:
     def serving(self, name: str) -> list[str]:
         """Return the coordinators with custody of a name."""
         shards = {prefix: self.shards[self.place(prefix, name)] for prefix in SHARDS}
-        return [prefix for prefix, shard in shards.items() if shard._moves.custody_of(name) is Custody.HERE]
+        return [prefix for prefix, shard in shards.items() if shard.kept_moves.custody_of(name) is Custody.HERE]
 
     def check(self) -> None:
         for name, acked in self.acked.items():

@@ -59,11 +59,11 @@ BUGS = (
     Bug("a group that does not exist returns another group's offsets", Shard._handle,
         "yield from kind.handler(subject, request, context)",
         "if subject is None and kind.answer.__name__ == 'OffsetFetchAnswer':\n"
-        "            subject = next(iter(self._groups._groups.values()), None)\n"
+        "            subject = next(iter(self.store._groups.values()), None)\n"
         "        yield from kind.handler(subject, request, context)", "CommitsAreKept"),
     Bug("groups of one batch share the time of the first", Shard._handle,
         "self._context(received, at_ms)",
-        "self._context(received, max(v.now_ms for v in self._groups.vitals.values())"
+        "self._context(received, max(v.now_ms for v in self.store.vitals.values())"
         " if subject and kind.answer.__name__ == 'OffsetCommitAnswer' else at_ms)", "TimeNeverGoesBack"),
     Bug("a listing leaves the last group out", admin.list_groups,
         "group_type in groups", "group_type in list(groups)[:-1]", "AnswersFitTheGroup"),
@@ -75,7 +75,8 @@ BUGS = (
     Bug("the last request of a batch is taken twice", Shard._read,
         "for received in log:", "for received in [*log, *list(log)[-1:]]:", "EachRequestIsAnsweredOnce"),
     Bug("what is due fires after the request", Shard._take_for_group,
-        "yield from self._advance(group_id, received.at_ms, self._times.now_ms)", "pass", "NothingWaitsForEver"),
+        "yield from self._deadlines.advance(group_id, received.at_ms, self._step.times.now_ms)", "pass",
+        "NothingWaitsForEver"),
     Bug("a heartbeat sets the group's time back", Shard._answer_soon,
         "at_ms = max(at_ms, vitals.now_ms)", "pass", "TimeNeverGoesBack"),
     Bug("deadlines fire at half of their time", Vitals.wait,
