@@ -112,6 +112,7 @@ class RequestProducer:
 
     def __init__(self, config: Mapping[str, Any], outage: Outage) -> None:
         self._outage = outage
+        answer_wait_ms = min(REQUEST_TIMEOUT_MS, DELIVERY_WAIT_MS)
         clients: list[Any] = []
 
         def patient(**settings: Any) -> Any:
@@ -127,7 +128,7 @@ class RequestProducer:
                 "enable_idempotence": False,
                 "max_in_flight_requests_per_connection": 1,
                 "linger_ms": 0,
-                "request_timeout_ms": min(config.get("request_timeout_ms", REQUEST_TIMEOUT_MS), REQUEST_TIMEOUT_MS),
+                "request_timeout_ms": min(config.get("request_timeout_ms", answer_wait_ms), answer_wait_ms),
                 "delivery_timeout_ms": DELIVERY_WAIT_MS,
                 "max_block_ms": min(LEADERS_WAIT_MS, DELIVERY_WAIT_MS),
             }
