@@ -89,8 +89,11 @@ ENDED_TRANSACTIONS_MAX = 1_000
 """Ended transactions that one report may name."""
 
 OPEN_TRANSACTIONS_MAX = 1_000
-"""Open transactions of one shard that a report may name, and that a shard keeps. Those that begin beyond them hold back
-what comes after them, until one of the others ends."""
+"""Open transactions of one shard that a report names, and that a shard keeps. Those that begin beyond them hold back
+what comes after them, until one of the others ends, or until more have ended than one report may name."""
+
+OPEN_TRANSACTIONS_NAMED_MAX = 10_000
+"""Open transactions that a report may name at most: about 400 KB."""
 
 SETTLED_BYTES_MAX = 8 * 2**20
 """Output for one report of ended transactions. The commits beyond it stay pending, until the driver reports them again.

@@ -177,7 +177,7 @@ class SettleTransactions(BaseRequest, frozen=True, kw_only=True, tag="settle_tra
     settled_from: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     settled_before: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     ended: Annotated[tuple[EndedTransaction, ...], Meta(max_length=limits.ENDED_TRANSACTIONS_MAX)] = ()
-    open: Annotated[tuple[OpenTransaction, ...], Meta(max_length=limits.OPEN_TRANSACTIONS_MAX)] = ()
+    open: Annotated[tuple[OpenTransaction, ...], Meta(max_length=limits.OPEN_TRANSACTIONS_NAMED_MAX)] = ()
 
 
 class OffsetCommit(BaseRequest, frozen=True, kw_only=True, tag="offset_commit"):

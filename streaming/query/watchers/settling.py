@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from coordinator.base.limits import ENDED_TRANSACTIONS_MAX, OPEN_TRANSACTIONS_MAX
+from coordinator.base.limits import ENDED_TRANSACTIONS_MAX, OPEN_TRANSACTIONS_MAX, OPEN_TRANSACTIONS_NAMED_MAX
 from coordinator.common.authorizer import COORDINATOR
 from coordinator.messages.requests import EndedTransaction, OpenTransaction, SettleTransactions
 from streaming.config.settings import Settings
@@ -141,18 +141,26 @@ class Settling:
             self._on_their_way[shard] = OnItsWay(request_id, offset)
 
     def _end_of_report(self, partition: int, begin: int) -> int:
-        """Return the highest offset up to which a report stays within its bounds; `begin` if nothing has ended."""
+        """Return the highest offset up to which a report stays within its bounds; `begin` if nothing has ended.
+
+        If more have ended than one report may name, while too many were open all the time, no later offset is within
+        both bounds. Then it is the one at which the fewest are open.
+        """
         ended, still = self._ended[partition], self._open[partition]
         if not ended:
             return begin
         changes = [(each.end, -1) for each in ended]
         changes += [(first, 1) for first in (*(each.first for each in ended), *still.values())]
         end, ends, opened = begin, 0, 0
+        fewest = OPEN_TRANSACTIONS_NAMED_MAX, -begin
         for place, change in (*sorted(changes), (self._read_to[partition], 0)):
-            if place >= begin and ends <= ENDED_TRANSACTIONS_MAX and opened <= OPEN_TRANSACTIONS_MAX:
-                end = place
+            if place >= begin and ends <= ENDED_TRANSACTIONS_MAX:
+                if opened <= OPEN_TRANSACTIONS_MAX:
+                    end = place
+                elif ends:
+                    fewest = min(fewest, (opened, -place))
             ends, opened = ends + (change < 0), opened + change
-        return end
+        return -fewest[1] if end == begin and ends > ENDED_TRANSACTIONS_MAX else end
 
     def _report(self, partition: int, begin: int, before: int) -> SettleTransactions:
         ended, still = self._ended[partition], self._open[partition]

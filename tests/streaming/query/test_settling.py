@@ -192,6 +192,32 @@ def test_open_transactions_beyond_the_bound_hold_back_what_comes_after_them(monk
     assert driver.reports() == [(0, 3, 7, [(4, 4, 5, True), (1, 1, 6, True)], [(2, 2), (3, 3)])]
 
 
+@pytest.mark.parametrize("short", [1, 2, 3, 7])
+def test_too_many_open_transactions_never_stop_the_reports(short: int, monkeypatch: pytest.MonkeyPatch):
+    """More have ended than one report may name, while too many were open: some report names more open ones."""
+    monkeypatch.setattr(module, "OPEN_TRANSACTIONS_MAX", 2)
+    monkeypatch.setattr(module, "ENDED_TRANSACTIONS_MAX", 2)
+    driver = Driver(s0=("id", 0))
+    for place in (1, 2, 3):
+        driver.write(place, place)
+    for place in range(4, 4 + 2 * short, 2):
+        driver.write(place, place)
+        driver.end(place, place + 1)
+    last = 4 + 2 * short
+    for producer_id in (1, 2, 3):
+        driver.end(producer_id, last + producer_id)
+    told, settled = [], 0
+    for _ in range(2 * short + 5):
+        for _, begin, before, ended, _ in driver.reports():
+            assert begin == settled < before
+            assert len(ended) <= 2
+            told += ended
+            settled = before
+            driver.handle(0, settled)
+    assert settled == last + 4
+    assert [each[0] for each in told] == [*range(4, last, 2), 1, 2, 3]
+
+
 def test_records_that_a_report_may_still_need_are_kept():
     """A driver that starts must read the first record of each transaction that no shard has settled."""
     driver = Driver(s0=("id", 0))
