@@ -2,6 +2,14 @@
 
 A debt that is due begins one rebalance for all debts, in the name of the oldest one. In a freeze only a partition
 without an owner is due: newcomers wait until its end, and vacancies are adopted.
+
+A vacancy that is adopted goes to a member that is there. One member pauses for that instead of all. The vacancies that
+are due together are spread over the members that may have them, in the order of their loads.
+
+Partitions that were added to a topic are found in the assignments of a leader that was told so in this generation. A
+leader watches for such partitions, but nobody does while its seat is vacant. So its assignments are not installed, but
+looked at: a partition that nobody has begins a rebalance. Partitions that they leave out mean nothing, because the
+assignments of a cooperative assignor leave some out.
 """
 
 import heapq

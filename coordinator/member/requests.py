@@ -1,4 +1,4 @@
-"""Requests that a member sends, made from its settings and its present membership."""
+"""Requests that a member sends, made from its settings (Kafka's consumer names and defaults) and its membership."""
 
 from typing import Any, Protocol
 

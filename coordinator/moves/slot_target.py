@@ -1,7 +1,8 @@
 """The target of slots adopts them when all their names have come from all shards of the source (moving.md 4.3).
 
 From then on it creates the groups of these slots, except for the listed names, which are `away`. It cannot refuse
-slots: it adopts them, or ignores a record that is late or does not fit.
+slots: it adopts them, or ignores a record that is late or does not fit. An operator sees the owners of a shard's slots,
+the slots that arrive, and the guests (moving.md 4.2).
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -16,8 +16,7 @@ from coordinator.messages.move_events import GroupMoved, GroupReleased, GroupTak
 from coordinator.messages.move_requests import AdoptionRefused, GroupAdopted, ReleaseGroup, TakeBack
 from coordinator.messages.outputs import Output
 from coordinator.messages.responses import ReleaseGroupAnswer, Reply, TakeBackAnswer
-from coordinator.moves import drain as draining
-from coordinator.moves import transfer
+from coordinator.moves import drain, transfer
 from coordinator.moves.custody import FOREIGN, Custody, KeptMoves
 from coordinator.moves.resume import lacks_addresses, remove_addresses, resume
 from coordinator.state.classic_group import Group, Parked
@@ -47,26 +46,26 @@ def release(kept: KeptMoves, request: ReleaseGroup, context: Context) -> Iterato
         yield refusal(ReleaseGroupAnswer, request, ErrorCode.INVALID_REQUEST, why)
     elif custody is Custody.IN_TRANSIT:
         yield from _send_again(kept, request)
-    elif draining.has_open_transactions(kept, group_id):
-        yield from draining.begin(kept, request, context)
+    elif drain.has_open_transactions(kept, group_id):
+        yield from drain.begin(kept, request, context)
     else:
         yield from _release(kept, request, context.offset, context.now_ms)
 
 
 def end_drain(kept: KeptMoves, group_id: str, at_ms: int) -> Iterator[Output]:
     """Release a name whose open transactions have ended, or refuse its release if it has waited for too long."""
-    drain = kept.draining.get(group_id)
-    if drain is None:
+    draining = kept.draining.get(group_id)
+    if draining is None:
         return
-    is_open = draining.has_open_transactions(kept, group_id)
-    if is_open and at_ms < drain.until_ms:
+    is_open = drain.has_open_transactions(kept, group_id)
+    if is_open and at_ms < draining.until_ms:
         return
     del kept.draining[group_id]
-    why = draining.TOO_LONG if is_open else _why_not(kept, drain.request)
+    why = drain.TOO_LONG if is_open else _why_not(kept, draining.request)
     if why is None:
-        yield from _release(kept, drain.request, drain.offset, at_ms)
+        yield from _release(kept, draining.request, draining.offset, at_ms)
     else:
-        yield refusal(ReleaseGroupAnswer, drain.request, ErrorCode.INVALID_REQUEST, why)
+        yield refusal(ReleaseGroupAnswer, draining.request, ErrorCode.INVALID_REQUEST, why)
 
 
 def _why_not(kept: KeptMoves, request: ReleaseGroup) -> str | None:
@@ -82,10 +81,10 @@ def _why_not(kept: KeptMoves, request: ReleaseGroup) -> str | None:
         number = before.number
     else:
         number = kept.number_of(request.group_id)
-        drain = kept.draining.get(request.group_id)
-        if drain is not None and drain.request.to != request.to:
-            return f"the group moves to {drain.request.to} when its open transactions have ended"
-        if drain is None and len(sent) + len(kept.draining) >= SENT_MAX:
+        under_way = kept.draining.get(request.group_id)
+        if under_way is not None and under_way.request.to != request.to:
+            return f"the group moves to {under_way.request.to} when its open transactions have ended"
+        if under_way is None and len(sent) + len(kept.draining) >= SENT_MAX:
             return f"{SENT_MAX} groups of this shard are in transit already"
     if request.last_move is not None and request.last_move != number:
         return f"the number of the group is {number}, not {request.last_move}"
@@ -96,7 +95,7 @@ def _send_again(kept: KeptMoves, request: ReleaseGroup) -> Iterator[Output]:
     sent = kept.moves.sent[request.group_id]
     again = Parked(request.request_id, request.reply_to)
     if sent.operator != again:
-        yield _answer(sent, ErrorCode.INVALID_REQUEST, draining.SUPERSEDED)
+        yield _answer(sent, ErrorCode.INVALID_REQUEST, drain.SUPERSEDED)
     sent.operator, sent.unwritten = again, 1
 
 

@@ -16,45 +16,46 @@ from coordinator.state.consumer_group import ConsumerGroup
 
 
 class Deadlines:
-    """The deadlines of a shard, and the ends of groups that they bring.
-
-    Args:
-        state: The shard.
-        step: Its present step.
-    """
+    """The deadlines of a shard in one step, and the ends of groups that they bring."""
 
     def __init__(self, state: ShardState, step: Step) -> None:
-        self._state, self.step = state, step
+        self._state, self._step = state, step
 
     def begin(self, group: Group | ConsumerGroup, received: Received) -> int:
         """Set a group's time to that of a request, and return it."""
         vitals = group.vitals
         vitals.now_ms = max(received.at_ms, vitals.now_ms)
-        vitals.note_lateness(self.step.times.now_ms, self._state.config.late_notice_ms)
+        vitals.note_lateness(self._step.times.now_ms, self._state.config.late_notice_ms)
         return vitals.now_ms
 
     def pass_time(self) -> Iterator[Output]:
         """Fire the deadlines of groups whose requests are all handled, until the budget is used up."""
-        horizon_ms = self.step.times.horizon_ms
+        horizon_ms = self._step.times.horizon_ms
         for group_id in self._state.store.due_by(horizon_ms):
-            if self.step.budget.is_spent:
+            if self._step.budget.is_spent:
                 return
-            if group_id not in self.step.waiting:
-                brought = list(self.advance(group_id, horizon_ms, self.step.times.now_ms))
-                self.step.budget.spend(group_id, brought, 0)
+            if group_id not in self._step.waiting:
+                brought = list(self.advance(group_id, horizon_ms, self._step.times.now_ms))
+                self._step.budget.spend(group_id, brought, 0)
                 yield from brought
         yield from self._end_drains(horizon_ms)
 
     def _end_drains(self, horizon_ms: int) -> Iterator[Output]:
         """Refuse the releases of names that have waited for too long."""
         for group_id in drain.due_by(self._state.kept_moves, horizon_ms) if self._state.kept_moves is not None else ():
-            if group_id not in self.step.waiting:
+            if group_id not in self._step.waiting:
                 yield from self.end_drain(group_id, horizon_ms)
 
     def end_drain(self, group_id: str, at_ms: int) -> Iterator[Output]:
         """Release a name whose open transactions have ended, or refuse its release after too long a wait."""
         if self._state.kept_moves is not None:
             yield from source.end_drain(self._state.kept_moves, group_id, at_ms)
+
+    def advance_all(self, until_ms: int) -> Iterator[Output]:
+        """Fire the deadlines of all groups up to the time of a request, but for those whose requests wait."""
+        for group_id in self._state.store.due_by(until_ms):
+            if group_id not in self._step.waiting:
+                yield from self.advance(group_id, until_ms, self._step.times.now_ms)
 
     def advance(self, group_id: str, until_ms: int, noticed_ms: int) -> Iterator[Output]:
         vitals = self._state.store.vitals_of(group_id)
@@ -75,9 +76,7 @@ class Deadlines:
                 self._state.kept_moves.note_end(group.group_id, group.vitals.now_ms)
                 yield from self.end_drain(group.group_id, group.vitals.now_ms)
         elif isinstance(group, ConsumerGroup) and must_downgrade(group, self._state.config):
-            now_ms = group.vitals.now_ms
-            self._state.store.put(
-                (yield from downgrade(group, now_ms, self._state.config, has_lost_consumer=has_lost_consumer))
-            )
+            now_ms, config = group.vitals.now_ms, self._state.config
+            self._state.store.put((yield from downgrade(group, now_ms, config, has_lost_consumer=has_lost_consumer)))
             return True
         return False

@@ -104,7 +104,8 @@ class Shard(ShardState):
             now_ms: The time for which the batch was planned, Unix milliseconds.
         """
         self.clock, times = clock.tell(self.clock, log, now_ms, self.config.clock_slack_ms)
-        self._step = self._deadlines.step = Step(self.partition, times)
+        self._step = Step(self.partition, times)
+        self._deadlines = Deadlines(self, self._step)
         outputs = self._read(log)
         outputs.extend(self._deadlines.pass_time())
         if self.kept_moves is not None:
@@ -205,9 +206,7 @@ class Shard(ShardState):
         if kind.is_costly(group, request):
             group.allowance = group.allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
         yield from self._deadlines.conclude(group, has_lost_consumer=group.generation_id > epoch)
-        yield from self._deadlines.advance(
-            group_id, at_ms, noticed_ms=at_ms
-        )  # deadlines that the request itself has set
+        yield from self._deadlines.advance(group_id, at_ms, noticed_ms=at_ms)  # those that the request itself has set
 
     def _group_for(self, kind: Kind, received: Received) -> Generator[Output, None, Group | ConsumerGroup | None]:
         """Return the group of a request, created or converted if the request does so; None after a final answer."""
@@ -258,9 +257,7 @@ class Shard(ShardState):
     def _beat(self, kind: Kind, heartbeat: AnyHeartbeat, received: Received) -> Iterable[Output]:
         """Handle one heartbeat of a record, or refuse it if requests to its group wait for the next step."""
         guard, group_id = self.rules.guard, heartbeat.group_id
-        waits = self._step.budget.is_tight and (
-            group_id in self._step.waiting or self._step.budget.is_spent_by(group_id)
-        )
+        waits = self._step.budget.is_tight and self._step.holds_back(group_id)
         if waits or self._lacks_addresses(group_id):  # the record's mailbox is not the member's
             return [kind.refuse(heartbeat, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
         if guard is not None and not guard.admits(single := _single(heartbeat, received), kind):
@@ -283,9 +280,7 @@ class Shard(ShardState):
         if (refused := kind.refuse_costly(self.store, request, self.allowance, at_ms)) is not None:
             yield refused
             return
-        for group_id in self.store.due_by(at_ms):
-            if group_id not in self._step.waiting:
-                yield from self._deadlines.advance(group_id, at_ms, self._step.times.now_ms)
+        yield from self._deadlines.advance_all(at_ms)
         in_transit = () if self.kept_moves is None else self.kept_moves.listed()
         brought = list(self._handle(kind, chain(self.store.listed(), in_transit), received, at_ms))
         if kind.is_costly(self.store, request):
@@ -317,9 +312,7 @@ class Shard(ShardState):
 
     def _take_for_policies(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a request to the policies, after the deadlines of all groups up to the time of the request."""
-        for group_id in self.store.due_by(received.at_ms):
-            if group_id not in self._step.waiting:
-                yield from self._deadlines.advance(group_id, received.at_ms, self._step.times.now_ms)
+        yield from self._deadlines.advance_all(received.at_ms)
         before = self.policies.written
         yield from self._handle(kind, self.policies, received, received.at_ms)
         if self.policies.written != before:

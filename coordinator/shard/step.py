@@ -46,7 +46,10 @@ class Step:
         """Return whether to defer a request, because the budget of its group or of the shard is used up."""
         if isinstance(received.request, Wake):
             return False
-        group_id = group_of(received)
+        return self.holds_back(group_of(received))
+
+    def holds_back(self, group_id: str) -> bool:
+        """Return whether requests to a group wait for the next step, while the budget is tight."""
         return group_id in self.waiting or self.budget.is_spent_by(group_id)
 
     def defer(self, received: Received) -> Iterator[Output]:

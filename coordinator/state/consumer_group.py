@@ -1,4 +1,4 @@
-"""The data of a group of the consumer protocol. Its vitals, which every heartbeat changes, are a module of their own.
+"""The data of a group of the consumer protocol; `ConsumerVitals` is the part that every heartbeat reads and changes.
 
     assigned   the partitions that a member was given and may use
     revoking   the partitions that a member has to give up, and whose release it has not confirmed
@@ -7,7 +7,7 @@
 A partition is free if no member has it in `assigned` or `revoking`. Topics are named by their ids; `topics` has the
 present id of each name.
 
-Source: Kafka's ConsumerGroup, ConsumerGroupMember and ModernGroup; KIP-848.
+Source: Kafka's ConsumerGroup, ConsumerGroupMember, ModernGroup and ResolvedRegularExpression; KIP-848.
 """
 
 from collections.abc import Iterable, Iterator

@@ -32,7 +32,7 @@ DELIVERY_WAIT_MS = 30_000
 """The time for which a request waits for brokers that accept it. Its sender sends it again, or has given up by then.
 It is shorter than a session by default, so that a long outage does not end with all heartbeats of that time."""
 
-LEADERS_WAIT_MS = 10_000
+TOPIC_WAIT_MS = 10_000
 """The longest wait until the brokers have returned the partitions of a topic, and their leaders."""
 
 NOT_READY_MS = 50
@@ -130,7 +130,7 @@ class RequestProducer:
                 "linger_ms": 0,
                 "request_timeout_ms": min(config.get("request_timeout_ms", answer_wait_ms), answer_wait_ms),
                 "delivery_timeout_ms": DELIVERY_WAIT_MS,
-                "max_block_ms": min(LEADERS_WAIT_MS, DELIVERY_WAIT_MS),
+                "max_block_ms": min(TOPIC_WAIT_MS, DELIVERY_WAIT_MS),
             }
         )
         (client,) = clients
@@ -141,7 +141,7 @@ class RequestProducer:
         """Return the numbers of a topic's partitions.
 
         Raises:
-            KafkaTimeoutError: No broker has returned the topic within `LEADERS_WAIT_MS`.
+            KafkaTimeoutError: No broker has returned the topic within `TOPIC_WAIT_MS`.
         """
         partitions: set[int] = self._producer.partitions_for(topic)
         return partitions
@@ -150,7 +150,7 @@ class RequestProducer:
         """Append a record to a topic. Returns before the brokers have it.
 
         Raises:
-            KafkaError: No broker has returned the topic within `LEADERS_WAIT_MS`, or the record is too large.
+            KafkaError: No broker has returned the topic within `TOPIC_WAIT_MS`, or the record is too large.
         """
 
         def refused(error: BaseException) -> None:

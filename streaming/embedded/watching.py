@@ -55,12 +55,12 @@ class BrokerWatch:
             for broker in self._brokers:
                 if broker.has_failed and broker not in self._ended:
                     self._ended.add(broker)
-                    self._note_end(broker)
+                    self._report_end(broker)
             if not self.is_any_left:
                 self._none_is_left()
                 return
 
-    def _note_end(self, broker: Broker) -> None:
+    def _report_end(self, broker: Broker) -> None:
         again = ""
         if len(self._brokers) > 1:
             again = f" It is started again in {AGAIN_AFTER_S:.0f} s."

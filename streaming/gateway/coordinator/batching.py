@@ -1,7 +1,9 @@
 """Heartbeats of all connections of a gateway, gathered and sent as one record for each shard.
 
 A heartbeat needs no response at once. The coordinator runs a batch whenever a record arrives. So it works far less if a
-thousand members send their heartbeats at common times, multiples of the tick by the wall clock, in a few records.
+thousand members send their heartbeats at common times, multiples of the tick by the wall clock, in a few records. But
+a session counts from the time of the heartbeat's record, so the wait delays the end of that of a client that has died:
+it is one tick, or three for a long session.
 
 A heartbeat that may not wait is sent in the event loop's next turn, with all others that came in this one. So many of
 them cost few records too. No request of another kind overtakes it: they are sent before it.

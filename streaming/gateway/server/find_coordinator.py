@@ -1,4 +1,10 @@
-"""ApiVersions and FindCoordinator, which the gateway answers itself."""
+"""ApiVersions and FindCoordinator, which the gateway answers itself.
+
+A client that finds no coordinator sends nothing about its group. If its session began before the coordinator became
+unavailable, the coordinator then has to know that it was unavailable for this group: a session goes on once more if a
+request about the group has waited in the log (`coordinator.common.timers`). So the gateway sends one about each such
+group (`Probing`), a heartbeat with no member id, which changes nothing else.
+"""
 
 import asyncio
 import re
