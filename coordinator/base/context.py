@@ -1,10 +1,9 @@
 """The data that a handler may use besides the group and the request: time, place and settings."""
 
-from collections.abc import Mapping
-
-from msgspec import Struct
+from msgspec import Struct, field
 
 from coordinator.base.config import Config
+from coordinator.base.settled import Settled
 
 
 class Context(Struct, frozen=True):
@@ -18,8 +17,7 @@ class Context(Struct, frozen=True):
         secret: The secret from which member ids are derived.
         absent_ms: The time of a tombstone, if the group does not exist: after the end of a removed group with the same
             id, and not after the time of any later request.
-        settled_before: The place in the transactions topic before which all transactions have ended but the open ones.
-        open_transactions: By producer id, the first place of each of these.
+        settled: Which transactions have ended; a handler may change it.
     """
 
     now_ms: int
@@ -28,5 +26,4 @@ class Context(Struct, frozen=True):
     offset: int
     secret: bytes
     absent_ms: int = 0
-    settled_before: int = 0
-    open_transactions: Mapping[int, int] = {}
+    settled: Settled = field(default_factory=Settled)

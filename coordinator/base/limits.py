@@ -85,6 +85,14 @@ producers retry. An open transaction ends by itself after its timeout, 15 minute
 PLACE_MAX = 2**62 - 1
 """The offset of a record in the transactions topic: far beyond any, and so far below 2^63 that a report can pass it."""
 
+PLACE_END = PLACE_MAX + 1
+"""A place above all others."""
+
+EARLIER_TOPICS_MAX = 10
+"""Ids of earlier transactions topics that a shard keeps. A request with a place of a still earlier one is answered
+COORDINATOR_LOAD_IN_PROGRESS, and a report about such a topic is believed until the next report: both come from a
+process that has stood still while the topic was made anew ten times."""
+
 ENDED_TRANSACTIONS_MAX = 1_000
 """Ended transactions that one report may name."""
 
@@ -94,6 +102,10 @@ what comes after them, until one of the others ends, or until more have ended th
 
 OPEN_TRANSACTIONS_NAMED_MAX = 10_000
 """Open transactions that a report may name at most: about 400 KB."""
+
+OPEN_TRANSACTIONS_WRITTEN_MAX = 5_000
+"""Open transactions of one shard in which gateways write. Beyond it a commit is answered COORDINATOR_LOAD_IN_PROGRESS,
+which producers retry. Several gateways may look at the same moment, so a report may name more."""
 
 SETTLED_BYTES_MAX = 8 * 2**20
 """Output for one report of ended transactions. The commits beyond it stay pending, until the driver reports them again.

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from coordinator.base.config import Config
 from coordinator.base.context import Context
 from coordinator.base.errors import ErrorCode
-from coordinator.base.limits import NEVER_MS
+from coordinator.base.limits import NEVER_MS, PLACE_END
 from coordinator.base.states import Phase
 from coordinator.common.events import event
 from coordinator.messages.events import CommitRejected, GroupDeleted, OffsetsDeleted, OffsetsExpired
@@ -28,7 +28,7 @@ from coordinator.messages.responses import (
     Reply,
 )
 from coordinator.state.classic_group import Group
-from coordinator.state.group import PLACE_END, AnyGroup, Offset
+from coordinator.state.group import AnyGroup, Offset
 
 # -- commits -----------------------------------------------------------------------------------------------------------
 
@@ -75,11 +75,15 @@ def store(group: AnyGroup, request: OffsetCommit, context: Context) -> Iterator[
     yield Reply(request.reply_to, OffsetCommitAnswer(request_id=request.request_id, partitions=tuple(ended)))
 
 
-def error_of(group: AnyGroup, asked: OffsetToCommit, config: Config) -> ErrorCode:
-    """Return the error of the commit of one partition; NONE if its offset may be stored."""
+def error_of(group: AnyGroup, asked: OffsetToCommit, config: Config, others: int = 0) -> ErrorCode:
+    """Return the error of the commit of one partition; NONE if its offset may be stored.
+
+    Args:
+        others: The number of other new partitions that are stored with it.
+    """
     if not has_short_metadata(asked, config):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    has_room = group.has_room_for_offset(asked.topic, asked.partition)
+    has_room = group.has_room_for_offset(asked.topic, asked.partition, others)
     return ErrorCode.NONE if has_room else ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
 

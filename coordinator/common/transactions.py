@@ -15,12 +15,20 @@ A request may come after the report about its place, if its sender has stalled. 
 has ended the transaction without a response to this request, or was fenced. To know this, a shard keeps the offset
 before which all is reported, and the transactions that are open there.
 
+If the topic is made anew, the ends of the transactions before are lost, and their commits are dropped. A place belongs
+to the topic that its request names:
+
+    the topic        a commit is answered            a report
+    the shard's      as its place has it             is believed
+    an earlier one   INVALID_PRODUCER_EPOCH          changes nothing
+    a later one      COORDINATOR_LOAD_IN_PROGRESS    drops all pending commits, and is believed
+
 Source: Kafka's OffsetMetadataManager (pendingTransactionalOffsets, replayEndTransactionMarker) and
 GroupCoordinatorService.commitTransactionalOffsets.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -29,14 +37,15 @@ from msgspec import Struct, structs
 from coordinator.base.config import Config
 from coordinator.base.context import Context
 from coordinator.base.errors import ErrorCode
-from coordinator.base.limits import PENDING_OFFSETS_MAX, SETTLED_BYTES_MAX
+from coordinator.base.limits import PENDING_OFFSETS_MAX, PLACE_END, SETTLED_BYTES_MAX
+from coordinator.base.settled import Settled
 from coordinator.base.states import Phase
 from coordinator.common.offsets import error_of, publish_offset, store_offset
 from coordinator.common.refusals import every_commit, refusal
 from coordinator.messages.outputs import Output, size_of
 from coordinator.messages.requests import SettleTransactions, TxnOffsetCommit
 from coordinator.messages.responses import CommittedPartition, Reply, SettleTransactionsAnswer, TxnOffsetCommitAnswer
-from coordinator.state.group import PLACE_END, AnyGroup, Offset, PendingCommit
+from coordinator.state.group import AnyGroup, Offset, PendingCommit
 
 
 class Ending(NamedTuple):
@@ -54,26 +63,14 @@ class Ending(NamedTuple):
 
 
 class Settling(Struct):
-    """The subject of a report: the groups with pending commits, and which transactions have ended.
+    """The subject of a report: which transactions have ended, and the groups with pending commits."""
 
-    Args:
-        topic_id: The id of the transactions topic that the places belong to; "" before the first report.
-        settled_before: The place before which all transactions have ended, but for those in `open`.
-        open: By producer id, the first place of its open transaction.
-    """
-
-    topic_id: str
-    settled_before: int
-    open: Mapping[int, int]
+    settled: Settled
     groups: list[AnyGroup] = []
-
-    def is_of_earlier_topic(self, report: SettleTransactions) -> bool:
-        """Return whether the places belong to a topic that was deleted: the ends of its transactions are lost."""
-        return bool(self.topic_id) and self.topic_id != report.topic_id
 
     def follows(self, report: SettleTransactions) -> bool:
         """Return whether a report begins where the reports so far end, or before. An earlier one is missing if not."""
-        return report.settled_from <= self.settled_before
+        return report.settled_from <= self.settled.before
 
     def endings(self, report: SettleTransactions) -> list[Ending]:
         """Return the pending commits whose transactions have ended, in the order of their ends and places.
@@ -98,15 +95,15 @@ class Settling(Struct):
     def reach(self, report: SettleTransactions, left: Ending | None) -> None:
         """Note how far a report was handled: as a whole, or up to the commit that is `left`."""
         reached = report.settled_before if left is None else left.end
-        if reached < self.settled_before:
+        if reached < self.settled.before:
             return
         began = {each.producer_id: each.first for each in report.ended if each.first < reached <= each.end}
         began |= {each.producer_id: each.first for each in report.open if each.first < reached}
         if left is not None:
             began[left.producer_id] = left.place
-        handled = self.open
-        self.open = {each: max(first, handled.get(each, 0)) for each, first in began.items()}
-        self.settled_before = reached
+        handled = self.settled.open
+        self.settled.open = {each: max(first, handled.get(each, 0)) for each, first in began.items()}
+        self.settled.before = reached
 
     def drop_all(self) -> int:
         """Drop all pending commits. Return their number."""
@@ -134,11 +131,21 @@ def names_no_member(request: TxnOffsetCommit) -> bool:
 
 
 def refuse_late(group: AnyGroup | None, request: TxnOffsetCommit, context: Context) -> Iterable[Output] | None:
-    """Return the refusal of a commit whose transaction has ended: INVALID_PRODUCER_EPOCH. None for all others."""
-    if request.place >= min(context.settled_before, context.open_transactions.get(request.producer_id, PLACE_END)):
+    """Return the refusal of a commit whose transaction has ended; None if it is open.
+
+    Replies with:
+        INVALID_PRODUCER_EPOCH: the transaction has ended.
+        COORDINATOR_LOAD_IN_PROGRESS: the transactions topic was made anew, and the shard has no report of that yet.
+    """
+    settled, topic_id = context.settled, request.topic_id or context.settled.topic_id
+    if settled.is_earlier(topic_id):
+        error, why = ErrorCode.INVALID_PRODUCER_EPOCH, "the transactions topic was made anew since the commit"
+    elif settled.is_other(topic_id):
+        error, why = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the transactions topic was made anew"
+    elif settled.has_ended(request.producer_id, request.place):
+        error, why = ErrorCode.INVALID_PRODUCER_EPOCH, "the transaction has ended already"
+    else:
         return None
-    error = ErrorCode.INVALID_PRODUCER_EPOCH
-    why = "the transaction has ended already"
     return (refusal(TxnOffsetCommitAnswer, request, error, why, **every_commit(request, error)),)
 
 
@@ -155,10 +162,12 @@ def commit(group: AnyGroup, request: TxnOffsetCommit, context: Context) -> Itera
     of its offsets.
     """
     pending: dict[str, dict[int, Offset | None]] = {}
-    ended = []
+    ended, new = [], set[tuple[str, int]]()
     for asked in request.offsets:
-        error = error_of(group, asked, context.config)
+        error = error_of(group, asked, context.config, others=len(new))
         if error is ErrorCode.NONE:
+            if not group.has_offset(asked.topic, asked.partition):
+                new.add((asked.topic, asked.partition))
             offset = Offset(
                 asked.offset, asked.leader_epoch, asked.metadata or "", context.now_ms, None, asked.topic_id
             )
@@ -169,20 +178,25 @@ def commit(group: AnyGroup, request: TxnOffsetCommit, context: Context) -> Itera
             request.producer_id, request.producer_epoch, request.generation_id, request.member_id, pending
         )
         group.keep_pending(request.place, kept)
+        if not context.settled.topic_id:
+            context.settled.begin(request.topic_id)
     yield Reply(request.reply_to, TxnOffsetCommitAnswer(request_id=request.request_id, partitions=tuple(ended)))
 
 
 def settle(settling: Settling, request: SettleTransactions, context: Context) -> Iterator[Output]:
     """Store the offsets of the committed transactions, and drop those of the aborted ones.
 
-    A report that comes again changes nothing. A report that follows a missing one changes nothing either. A report with
-    too much to store is handled in part. The reply has the place up to which all is settled: the driver goes on there.
+    A report that comes again changes nothing. Nor does a report that follows a missing one, or one about an earlier
+    topic. A report with too much to store is handled in part. The reply has the place up to which all is settled: the
+    driver goes on there.
     """
     stored = dropped = spent_bytes = 0
-    if settling.is_of_earlier_topic(request):
-        dropped, settling.settled_before, settling.open = settling.drop_all(), 0, {}
-    settling.topic_id = request.topic_id
-    if settling.follows(request):
+    settled = settling.settled
+    is_earlier = settled.is_earlier(request.topic_id)
+    if not is_earlier and request.topic_id != settled.topic_id:
+        dropped = settling.drop_all() if settled.topic_id else 0
+        settled.begin(request.topic_id)
+    if not is_earlier and settling.follows(request):
         left = None
         for ending in settling.endings(request):
             if spent_bytes > SETTLED_BYTES_MAX:
@@ -201,7 +215,7 @@ def settle(settling: Settling, request: SettleTransactions, context: Context) ->
     for group in settling.groups:
         group.look_at_offsets(group.vitals.now_ms)
     answer = SettleTransactionsAnswer(
-        request_id=request.request_id, committed=stored, aborted=dropped, settled_before=settling.settled_before
+        request_id=request.request_id, committed=stored, aborted=dropped, settled_before=settled.before
     )
     yield Reply(request.reply_to, answer)
 

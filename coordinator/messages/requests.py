@@ -123,10 +123,12 @@ class TxnOffsetCommit(BaseRequest, frozen=True, kw_only=True, tag="txn_offset_co
     Args:
         place: The offset of the commit's record in the shard's partition of the transactions topic. The record is a
             part of the transaction.
+        topic_id: The id of that topic; "" for the one that the shard knows.
         generation_id: For a member of the consumer protocol, its member epoch.
     """
 
     place: Place
+    topic_id: Id = ""
     producer_id: Int64
     producer_epoch: Int32
     generation_id: Int32 = -1

@@ -19,7 +19,7 @@ from coordinator.base.config import Config
 from coordinator.base.context import Context
 from coordinator.base.errors import ErrorCode
 from coordinator.base.hashing import shard_of
-from coordinator.base.limits import HEARTBEAT_BYTES
+from coordinator.base.limits import HEARTBEAT_BYTES, PLACE_END
 from coordinator.classic import checks
 from coordinator.common.events import clock_ahead
 from coordinator.common.handler import Kind, Subject
@@ -48,7 +48,6 @@ from coordinator.state import codec
 from coordinator.state.classic_group import Group
 from coordinator.state.codec import Kept
 from coordinator.state.consumer_group import ConsumerGroup
-from coordinator.state.group import PLACE_END
 from coordinator.state.member_index import Rosters
 
 
@@ -290,8 +289,8 @@ class Shard(ShardState):
     def _take_for_transactions(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a report of ended transactions, after the deadlines of the groups with their commits."""
         request: Any = received.request
-        settling = Settling(self.transactions_topic_id, self.settled_before, self.open_transactions)
-        before = PLACE_END if settling.is_of_earlier_topic(request) else request.settled_before
+        settling = Settling(self.settled)
+        before = PLACE_END if self.settled.is_other(request.topic_id) else request.settled_before
         for group_id in self.store.with_pending(before):
             yield from self._deadlines.end_drain(group_id, received.at_ms)
             yield from self._deadlines.advance(group_id, received.at_ms, self._step.times.now_ms)
@@ -299,8 +298,6 @@ class Shard(ShardState):
                 group.vitals.now_ms = max(received.at_ms, group.vitals.now_ms)
                 settling.groups.append(group)
         yield from self._handle(kind, settling, received, received.at_ms)
-        self.settled_before, self.transactions_topic_id = settling.settled_before, settling.topic_id
-        self.open_transactions = settling.open
         for settled in settling.groups:
             at_ms = settled.vitals.now_ms
             yield from self._deadlines.advance(settled.group_id, at_ms, noticed_ms=at_ms)
@@ -392,8 +389,7 @@ class Shard(ShardState):
         request: Any = received.request
         absent_ms = self.store.not_before_ms(request.group_id) or self._step.times.floor_ms
         config, partition, offset = self.policies.config_of(request.group_id), self.partition, received.offset
-        settled = self.settled_before, self.open_transactions
-        return Context(at_ms, config, partition, offset, self.secret, absent_ms, *settled)
+        return Context(at_ms, config, partition, offset, self.secret, absent_ms, self.settled)
 
 
 _BY_SUBJECT: dict[Subject, Callable[[Shard, Kind, Received], Iterator[Output]]] = {

@@ -1,7 +1,5 @@
 """The state of one shard: read from bytes, shown to the engine and to tools, and written as bytes again."""
 
-from collections.abc import Mapping
-
 from coordinator.base.config import Config
 from coordinator.base.limits import NEVER_MS
 from coordinator.base.slots import Place
@@ -31,8 +29,7 @@ class ShardState:
     ) -> None:
         self.partition, self.partitions, self.secret, self.config = partition, partitions, secret, config
         self.store = GroupStore(kept.groups, kept.removed_groups, kept.pending, rosters)
-        self.settled_before, self.transactions_topic_id = kept.settled_before, kept.transactions_topic_id
-        self.open_transactions: Mapping[int, int] = kept.open_transactions
+        self.settled = kept.settled
         self.rules, self.policies = KeptRules(config, kept.access), KeptPolicies(config, kept.policies)
         has_moves = config.peers or kept.moves is not None or kept.slots is not None or kept.draining
         self.kept_moves = self._of_moves(kept.moves, kept.slots, kept.draining) if has_moves else None
@@ -59,8 +56,8 @@ class ShardState:
 
     @property
     def is_blank(self) -> bool:
-        """True if the shard keeps no group, removed group, rule, policy, move, and no place of a transaction."""
-        kept = self.store.removed_groups, self.rules.written, self.policies.written, self.settled_before
+        """True if the shard keeps no group, removed group, rule, policy, move, and no topic of transactions."""
+        kept = self.store.removed_groups, self.rules.written, self.policies.written, self.settled.topic_id
         moves = self._written_moves, self._written_slots
         return not (self.store.stored or any(kept) or self.draining) and moves == (None, None)
 
@@ -68,11 +65,6 @@ class ShardState:
     def last_ms(self) -> int:
         """The time of the last record that was read, as the log has it; 0 if the shard has read none."""
         return self.clock.last_ms
-
-    @property
-    def settled(self) -> tuple[str, int]:
-        """The id of the transactions topic, and the place in it before which all are settled but open transactions."""
-        return self.transactions_topic_id, self.settled_before
 
     @property
     def group_ids(self) -> tuple[str, ...]:
@@ -118,17 +110,22 @@ class ShardState:
 
     def to_bytes(self) -> bytes:
         """Return the shard as bytes, for the argument `state` of another `Shard`."""
-        groups, rules = self.store, self.rules.written
-        places = self.settled_before, groups.pending, self.transactions_topic_id
-        kept = groups.stored, groups.removed_groups, rules, self.clock, self.allowance
+        groups, settled = self.store, self.settled
         return codec.encode_shard(
             Kept(
-                *kept,
-                *places,
+                groups.stored,
+                groups.removed_groups,
+                self.rules.written,
+                self.clock,
+                self.allowance,
+                settled.before,
+                groups.pending,
+                settled.topic_id,
                 self.policies.written,
                 self._written_moves,
                 self._written_slots,
                 self.draining,
-                dict(self.open_transactions),
+                settled.open,
+                settled.earlier_topics,
             )
         )

@@ -40,6 +40,7 @@ from msgspec import Struct
 from coordinator.base.access import Access
 from coordinator.base.errors import CorruptState
 from coordinator.base.policies import Policies
+from coordinator.base.settled import Settled
 from coordinator.state.classic_group import Group, Vitals
 from coordinator.state.consumer_group import ConsumerGroup, ConsumerVitals
 from coordinator.state.encoding import ENCODER, decode, inflate
@@ -103,7 +104,8 @@ class Kept(Struct, array_like=True, frozen=True):
     It has the groups, the removed groups (the oldest first), the access rules, the clock, the allowance for listings,
     the place before which all transactions have ended, the groups with pending commits, each with the lowest place, the
     id of the topic that the places belong to, the policies, the moves, the moves of slots, and the names that are
-    drained before they move; None if nothing has moved. Last, by producer id, the first places of open transactions.
+    drained before they move; None if nothing has moved. Last, by producer id, the first places of open transactions,
+    and the ids of earlier transactions topics.
     """
 
     groups: dict[str, Stored] = {}
@@ -119,6 +121,12 @@ class Kept(Struct, array_like=True, frozen=True):
     slots: SlotMoves | None = None
     draining: dict[str, Draining] | None = None
     open_transactions: dict[int, int] = {}
+    earlier_topics: list[str] = []
+
+    @property
+    def settled(self) -> Settled:
+        """How far the transactions have ended."""
+        return Settled(self.transactions_topic_id, self.settled_before, self.open_transactions, self.earlier_topics)
 
 
 _WRITTEN_NO_VITALS = msgspec.structs.astuple(Vitals())[:13]
@@ -134,8 +142,8 @@ _policies_decoder = msgspec.msgpack.Decoder(Policies)
 
 def encode_shard(kept: Kept) -> bytes:
     """Encode the whole state of a shard."""
-    *values, policies, moves, slots, draining, open_transactions = msgspec.structs.astuple(kept)
-    optional = [policies, moves, slots, draining, open_transactions]
+    *values, policies, moves, slots, draining, open_transactions, earlier_topics = msgspec.structs.astuple(kept)
+    optional = [policies, moves, slots, draining, open_transactions, earlier_topics]
     while optional and not optional[-1]:
         optional.pop()
     body = ENCODER.encode(values + optional)

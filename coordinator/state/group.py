@@ -11,11 +11,14 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from coordinator.base.limits import ANSWER_BYTES_BURST, ANSWER_BYTES_FREE, ANSWER_BYTES_PER_S, OFFSETS_PER_GROUP_MAX
+from coordinator.base.limits import (
+    ANSWER_BYTES_BURST,
+    ANSWER_BYTES_FREE,
+    ANSWER_BYTES_PER_S,
+    OFFSETS_PER_GROUP_MAX,
+    PLACE_END,
+)
 from coordinator.base.states import Phase
-
-PLACE_END = 2**63
-"""Above the places of all commits. Earlier code accepted every place that fits into 64 bits."""
 
 
 class Allowance(Struct, array_like=True, frozen=True):
@@ -108,6 +111,11 @@ class PendingIndex:
 
     def __contains__(self, partition: tuple[str, int]) -> bool:
         return partition in self._counts
+
+    @property
+    def partitions(self) -> int:
+        """The number of their partitions."""
+        return len(self._counts)
 
     def add(self, place: int, commit: PendingCommit) -> None:
         """Add a commit."""
@@ -276,9 +284,20 @@ class AnyGroup:
             for place in self.pending_index.take((topic, partition), before):
                 self.pending_commits[place].offsets[topic][partition] = None
 
-    def has_room_for_offset(self, topic: str, partition: int) -> bool:
-        """Return whether an offset may be stored: it replaces another one, or the group has room for one more."""
-        return self.offsets_count < OFFSETS_PER_GROUP_MAX or partition in self.offsets.get(topic, {})
+    def has_room_for_offset(self, topic: str, partition: int, others: int = 0) -> bool:
+        """Return whether an offset may be stored, or become pending: it replaces another one, or there is room for it.
+
+        The partitions of pending commits count as if none of them had a committed offset.
+
+        Args:
+            others: The number of other new partitions that are stored with it.
+        """
+        pending = self.pending_index.partitions if self.pending_commits else 0
+        return self.offsets_count + pending + others < OFFSETS_PER_GROUP_MAX or self.has_offset(topic, partition)
+
+    def has_offset(self, topic: str, partition: int) -> bool:
+        """Return whether a partition has a committed or a pending offset."""
+        return partition in self.offsets.get(topic, {}) or self.is_unstable(topic, partition)
 
     def all_offsets(self) -> Iterator[tuple[str, int, Offset]]:
         """Yield the committed offsets: topic, partition, offset."""

@@ -8,13 +8,19 @@ removed group are kept for a while, and a new group with the same id continues t
 from collections.abc import Iterator
 
 from coordinator.base.consumer_protocol import CONSUMERS
-from coordinator.base.limits import ENDED_MS, NEVER_MS, REMOVED_GROUP_MS, REMOVED_GROUPS_MAX, SHORT_REMOVED_GROUPS_MAX
+from coordinator.base.limits import (
+    ENDED_MS,
+    NEVER_MS,
+    PLACE_END,
+    REMOVED_GROUP_MS,
+    REMOVED_GROUPS_MAX,
+    SHORT_REMOVED_GROUPS_MAX,
+)
 from coordinator.base.states import GroupType, Phase
 from coordinator.state import codec
 from coordinator.state.classic_group import Group, Vitals
 from coordinator.state.codec import RemovedGroup, Stored
 from coordinator.state.consumer_group import INITIAL_EPOCH, ConsumerGroup, ConsumerVitals
-from coordinator.state.group import PLACE_END
 from coordinator.state.hot_state_codec import decode_phase, encode_vitals
 from coordinator.state.member_index import Rosters
 

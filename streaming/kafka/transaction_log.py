@@ -95,6 +95,13 @@ class TransactionLog:
             raise UnknownTopicOrPartitionError(f"the topic {self._topic} was made anew")
         return [batch for some in polled.values() for batch in some]
 
+    def pause(self, partitions: Collection[int]) -> None:
+        """Read no more of these partitions, and read all others."""
+        wanted = {place for place in self._places if place.partition in partitions}
+        paused = self._reader.paused()
+        self._reader.pause(*(wanted - paused))
+        self._reader.resume(*(paused - wanted))
+
     def ends(self) -> dict[int, int]:
         """Return the ends of the partitions as the last responses had them."""
         ends = {place.partition: self._reader.highwater(place) for place in self._places}

@@ -9,16 +9,22 @@ since then: a number that was used before would be taken for a repeat, and be an
 The caller sets a deadline, after which nothing is written. A number that is asked for too late would be right in
 whatever transaction is open then: with version 1 of transactions, a producer has the same epoch in the next one.
 
+Offsets begin at 0 again in a topic that is made anew. So the topic's id is compared after each record.
+
 Source: KIP-98; Kafka's ProducerAppendInfo.checkSequence; KIP-664 for DescribeProducers.
 """
 
+import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from kafka.errors import (
     BrokerResponseError,
+    CoordinatorLoadInProgressError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
@@ -31,17 +37,19 @@ from kafka.errors import (
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import DescribeProducersRequest
-from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import AddPartitionsToTxnRequest, ProduceRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.structs import TopicPartition
 
+from coordinator.base.limits import OPEN_TRANSACTIONS_WRITTEN_MAX
 from streaming.config.settings import Settings
 from streaming.config.timeouts import RECONNECT_BACKOFF_MAX_MS, REQUEST_TIMEOUT_MS
 from streaming.kafka.starting import CONNECTION_WAITS, started
 
 RETRY_WAIT_S = 0.05
-"""The pause before a request is sent again: the end of the transaction before this one takes some milliseconds."""
+"""The pause before a request is sent again: the end of the transaction before this one takes some milliseconds. Each
+further pause has twice the length, so that many producers that are refused do not burden the brokers."""
 
 RESPONSE_BYTES_MAX = 64 * 2**20
 """The largest response that is read. The leader describes all active producers of a partition in 37 bytes each, so this
@@ -52,6 +60,9 @@ SEQUENCE_END = 2**31
 
 ADD_ONE = 3
 """The last version of AddPartitionsToTxn that clients send: it concerns one transaction."""
+
+WITH_TOPIC_IDS = 10
+"""The first version of Metadata with the ids of topics (KIP-516)."""
 
 PRODUCE_VERSION = 9
 ALL_REPLICAS = -1
@@ -68,8 +79,19 @@ class Transaction(NamedTuple):
     producer_epoch: int
 
 
+class Place(NamedTuple):
+    """The place of a record.
+
+    Args:
+        topic_id: The id of the topic, as Kafka's tools write it.
+    """
+
+    offset: int
+    topic_id: str
+
+
 class TransactionWriter:
-    """A writer of one topic. It connects when it is first used. Its methods block, and threads may share it.
+    """A writer of one topic. It connects when it is first used. Any event loop may await its methods.
 
     Requests for one producer may not run at the same time: two records would get the same number, and one place.
 
@@ -82,10 +104,11 @@ class TransactionWriter:
         self._settings, self._topic = settings, topic
         self._manager: KafkaConnectionManager | None = None
         self._net: NetworkSelector | None = None
+        self._opener = ThreadPoolExecutor(1, thread_name_prefix="connection of transactions")
         self._opening = threading.Lock()
         self._closing = threading.Event()
 
-    def join(self, transaction: Transaction, partition: int, until_s: float) -> None:
+    async def join(self, transaction: Transaction, partition: int, until_s: float) -> None:
         """Add a partition of the topic to a transaction. A partition that it has already makes no difference.
 
         Args:
@@ -94,10 +117,10 @@ class TransactionWriter:
         Raises:
             KafkaError: The brokers refuse it, or do not answer.
         """
-        self._try(lambda manager: self._join(manager, transaction, partition, until_s), until_s)
+        await self._try(lambda manager: self._join(manager, transaction, partition, until_s), until_s)
 
-    def write(self, transaction: Transaction, partition: int, key: bytes, value: bytes, until_s: float) -> int:
-        """Write a record as a part of a transaction, and return its offset.
+    async def write(self, transaction: Transaction, partition: int, key: bytes, value: bytes, until_s: float) -> Place:
+        """Write a record as a part of a transaction, and return its place.
 
         Args:
             until_s: The monotonic time after which no record is sent.
@@ -106,12 +129,15 @@ class TransactionWriter:
             KafkaError: The brokers refuse it, or do not answer. The record may have been written nevertheless.
         """
         record = key, value
-        offset: int = self._try(lambda manager: self._write(manager, transaction, partition, record, until_s), until_s)
-        return offset
+        place: Place = await self._try(
+            lambda manager: self._write(manager, transaction, partition, record, until_s), until_s
+        )
+        return place
 
     def close(self) -> None:
         """Close all connections. No method opens one again."""
         self._closing.set()
+        self._opener.shutdown(wait=False, cancel_futures=True)
         with self._opening:
             if self._manager is not None and self._net is not None:
                 self._manager.close()
@@ -120,29 +146,58 @@ class TransactionWriter:
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
-    def _try(self, send: Callable[[KafkaConnectionManager], Awaitable[Any]], until_s: float) -> Any:
+    async def _try(self, send: Callable[[KafkaConnectionManager], Awaitable[Any]], until_s: float) -> Any:
         """Send requests, again after an error that may pass. Raise the last error at the deadline."""
+        pause_s = RETRY_WAIT_S
         while True:
             try:
-                manager = self._open(until_s)
-                return manager.run(_within, manager, send, until_s)
+                return await self._send(await self._open(until_s), send, until_s)
             except KafkaError as error:
-                if not _may_pass(error) or time.monotonic() + RETRY_WAIT_S > until_s:
+                if not _may_pass(error) or time.monotonic() + pause_s > until_s or self._closing.is_set():
                     raise
-                if self._closing.wait(RETRY_WAIT_S):
-                    raise
+            await asyncio.sleep(pause_s)
+            pause_s *= 2
 
-    def _open(self, until_s: float) -> KafkaConnectionManager:
-        if not self._opening.acquire(timeout=max(until_s - time.monotonic(), 0)):
-            raise KafkaTimeoutError("the brokers could not be reached in time")
+    async def _open(self, until_s: float) -> KafkaConnectionManager:
+        """Return the connections, after they were opened in another thread. Other callers wait meanwhile."""
+        if self._manager is not None:
+            return self._manager
         try:
+            opened = self._opener.submit(self._connect_once, until_s)
+        except RuntimeError as error:
+            raise KafkaConnectionError("the writer is closed") from error
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(opened), until_s - time.monotonic())
+        except TimeoutError as error:
+            raise KafkaTimeoutError("the brokers could not be reached in time") from error
+
+    def _connect_once(self, until_s: float) -> KafkaConnectionManager:
+        with self._opening:
             if self._closing.is_set():
                 raise KafkaConnectionError("the writer is closed")
             if self._manager is None:
                 self._connect(until_s)
             return self._manager
-        finally:
-            self._opening.release()
+
+    async def _send(
+        self,
+        manager: KafkaConnectionManager,
+        send: Callable[[KafkaConnectionManager], Awaitable[Any]],
+        until_s: float,
+    ) -> Any:
+        """Send requests in the thread of kafka-python's connections, and wait for their end until the deadline."""
+        done = Future[Any]()
+        done.set_running_or_notify_cancel()
+        try:
+            sent = manager.call_soon(send, manager)
+        except RuntimeError as error:
+            raise KafkaConnectionError("the writer is closed") from error
+        sent.add_callback(done.set_result)
+        sent.add_errback(done.set_exception)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(done), max(until_s - time.monotonic(), 0))
+        except TimeoutError as error:
+            raise KafkaTimeoutError("the brokers did not answer in time") from error
 
     def _connect(self, until_s: float) -> None:
         options = {
@@ -192,12 +247,15 @@ class TransactionWriter:
         partition: int,
         record: tuple[bytes, bytes],
         until_s: float,
-    ) -> int:
+    ) -> Place:
         leader = await self._leader_of(manager, partition)
+        topic_id = manager.cluster.topic_id(self._topic)
         try:
             sequence = await self._next_sequence(manager, leader, transaction, partition)
             _check_time(until_s)
-            return await self._produce(manager, leader, transaction, partition, sequence, record)
+            offset = await self._produce(manager, leader, transaction, partition, sequence, record)
+            await self._check_topic(manager, leader, topic_id)
+            return Place(offset, str(topic_id))
         except _MOVED:
             await manager.cluster.refresh_metadata()
             raise
@@ -240,16 +298,39 @@ class TransactionWriter:
     async def _next_sequence(
         self, manager: KafkaConnectionManager, leader: int, transaction: Transaction, partition: int
     ) -> int:
-        """Return the sequence number that the leader expects of a producer."""
+        """Return the sequence number that the leader expects of a producer.
+
+        Raises:
+            CoordinatorLoadInProgressError: The partition has too many open transactions of other producers.
+        """
         topic = DescribeProducersRequest.TopicRequest
         request = DescribeProducersRequest(topics=[topic(name=self._topic, partition_indexes=[partition])])
         response = await manager.send(request, node_id=leader)
         (answer,) = response.topics[0].partitions
         _refuse(answer.error_code, answer.error_message)
+        others_open, sequence = 0, 0
         for each in answer.active_producers:
-            if (each.producer_id, each.producer_epoch) == (transaction.producer_id, transaction.producer_epoch):
-                return int(each.last_sequence + 1) % SEQUENCE_END
-        return 0
+            if each.producer_id != transaction.producer_id:
+                others_open += each.current_txn_start_offset >= 0
+            elif each.producer_epoch == transaction.producer_epoch:
+                sequence = int(each.last_sequence + 1) % SEQUENCE_END
+        if others_open >= OPEN_TRANSACTIONS_WRITTEN_MAX:
+            raise CoordinatorLoadInProgressError(f"{others_open} transactions are open in {self._topic}-{partition}")
+        return sequence
+
+    async def _check_topic(self, manager: KafkaConnectionManager, leader: int, topic_id: UUID | None) -> None:
+        """Raise an error if the topic was made anew since its id was learnt: the record may be in either topic.
+
+        A broker knows of a topic before it takes its records, so the leader that took the record is asked.
+        """
+        topic = MetadataRequest.MetadataRequestTopic
+        request = MetadataRequest(
+            topics=[topic(name=self._topic)], allow_auto_topic_creation=False, min_version=WITH_TOPIC_IDS
+        )
+        (found,) = (await manager.send(request, node_id=leader)).topics
+        _refuse(found.error_code, None)
+        if found.topic_id != topic_id:
+            raise UnknownTopicOrPartitionError(f"the topic {self._topic} was made anew")
 
     async def _leader_of(self, manager: KafkaConnectionManager, partition: int) -> int:
         place = TopicPartition(self._topic, partition)
@@ -260,14 +341,6 @@ class TransactionWriter:
         if leader is None or leader == -1:
             raise NotLeaderForPartitionError(f"{self._topic} has no leader for partition {partition}")
         return int(leader)
-
-
-async def _within(
-    manager: KafkaConnectionManager, send: Callable[[KafkaConnectionManager], Awaitable[Any]], until_s: float
-) -> Any:
-    """Send requests, and wait for their end until the deadline at most."""
-    wait_s = max(until_s - time.monotonic(), 0)
-    return await manager.wait_for(manager.call_soon(send, manager), wait_s * 1_000)
 
 
 def _check_time(until_s: float) -> None:

@@ -64,6 +64,8 @@ class Transactions(Struct):
     """The transactions of one shard, from its requests in their order.
 
     Args:
+        topic_id: The id of the transactions topic that the places belong to.
+        earlier_topics: The ids of the topics before it.
         pending: By place, the commits of transactions that have not ended.
         producers: By place, the producer of these commits.
         aborted: The commits of aborted transactions.
@@ -75,6 +77,7 @@ class Transactions(Struct):
     """
 
     topic_id: str = ""
+    earlier_topics: set[str] = field(default_factory=set)
     number: int = 0
     pending: dict[int, list[Pending]] = field(default_factory=dict)
     producers: dict[int, int] = field(default_factory=dict)
@@ -113,28 +116,33 @@ class Transactions(Struct):
         for index, commit in enumerate(request.offsets):
             is_accepted = index < len(codes) and codes[index] == ErrorCode.NONE.number
             if is_accepted or not codes:
+                self.topic_id = self.topic_id or request.topic_id
                 key = request.group_id, commit.topic, commit.partition
                 commits.append(
                     Pending(key, commit.offset, request.place, self.number, at_ms, where, is_accepted=is_accepted)
                 )
 
     def _settle(self, request: SettleTransactions, answer: AnyAnswer | None, at_ms: int) -> None:
+        if request.topic_id in self.earlier_topics:
+            return
         is_handled = isinstance(answer, SettleTransactionsAnswer) and not answer.code
         if self.topic_id and request.topic_id != self.topic_id:
             self._abort(list(self.pending), is_certain=is_handled)
+            self.earlier_topics.add(self.topic_id)
         self.topic_id = request.topic_id
         before = request.settled_before
         if isinstance(answer, SettleTransactionsAnswer):
             before = min(before, answer.settled_before)
-        ended, known = [each for each in request.ended if each.end < before], self.pending.keys() | self.ended
-        self.is_whole = self.is_whole and all(each.first in known for each in ended if each.is_committed)
+        ended = [each for each in request.ended if each.end < before]
+        firsts = [each.first for each in ended if each.is_committed]
+        self.is_whole = self.is_whole and all(first in self.pending or first in self.ended for first in firsts)
         for each in ended:
             places = [place for place in sorted(self.pending) if self._is_of(each, place)]
             if not each.is_committed:
                 self._abort(places, is_certain=is_handled)
                 continue
             self.ended.update(places)
-            for commit in (commit for place in places for commit in self.pending.pop(place)):
+            for commit in (commit for place in places for commit in self._end(place)):
                 self.offsets.setdefault(commit.key, set()).add(commit.offset)
                 if is_handled and commit.is_accepted:
                     self._store(Stored(commit, at_ms))
@@ -145,11 +153,15 @@ class Transactions(Struct):
 
     def _abort(self, places: list[int], *, is_certain: bool) -> None:
         for place in places:
-            for commit in self.pending.pop(place):
+            for commit in self._end(place):
                 if is_certain:
                     self.aborted.append(commit)
                 else:
                     self.offsets.setdefault(commit.key, set()).add(commit.offset)
+
+    def _end(self, place: int) -> list[Pending]:
+        del self.producers[place]
+        return self.pending.pop(place)
 
     def _store(self, stored: Stored) -> None:
         """Note a commit as the latest one of its partition, unless a later transaction has stored another."""

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.base.limits import PENDING_OFFSETS_MAX, PLACE_MAX
+from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import PENDING_OFFSETS_MAX, PLACE_END, PLACE_MAX
 from coordinator.common import transactions
 from coordinator.messages.group_records import OffsetRecord, Published
 from coordinator.messages.requests import OffsetToCommit, TxnOffsetCommit
+from coordinator.state import group as group_state
 from coordinator.state.classic_group import Group, Vitals
-from coordinator.state.group import PLACE_END, Offset, PendingCommit, PendingIndex
+from coordinator.state.group import Offset, PendingCommit, PendingIndex
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.test_transactions import (
     NOTHING,
@@ -27,7 +29,7 @@ from tests.coordinator.test_transactions import (
 )
 
 PARTITIONS = [("t", 0), ("t", 1), ("u", 0)]
-places = st.integers(0, 5) | st.sampled_from([PLACE_MAX, PLACE_END - 1])
+places = st.integers(0, 5) | st.just(PLACE_MAX)
 partitions = st.sampled_from(PARTITIONS)
 changes = st.lists(
     st.tuples(st.just("keep"), places, st.sets(partitions, min_size=1))
@@ -126,11 +128,9 @@ def test_a_place_that_no_report_can_pass_is_no_request():
         msgspec.convert(place | {"place": PLACE_MAX + 1}, TxnOffsetCommit)
 
 
-@pytest.mark.parametrize("place", [PLACE_MAX, 2**63 - 1])
-def test_a_commit_with_the_highest_place_is_dropped_with_its_topic(place: int):
-    """Earlier code accepted a place beyond PLACE_MAX, and kept it as pending for ever."""
+def test_a_commit_with_the_highest_place_is_dropped_with_its_topic():
     s = settle(Scenario.stable("c1"), 1)
-    pend(s, "c1", place, {T0: 1})
+    pend(s, "c1", PLACE_MAX, {T0: 1})
     assert stable(s, T0) == [UNSTABLE]
     s.commit("c1", {T1: 1})
     settle(s, 1, topic_id="a new topic")
@@ -139,11 +139,11 @@ def test_a_commit_with_the_highest_place_is_dropped_with_its_topic(place: int):
 
 def test_an_offset_replaces_a_pending_one_with_the_highest_place():
     s = Scenario.stable("c1")
-    pend(s, "c1", 2**63 - 1, {T0: 1})
+    pend(s, "c1", PLACE_MAX, {T0: 1})
     s.commit("c1", {T0: 5})
     group = s.shard.group("g")
     assert group is not None
-    assert group.pending_commits[2**63 - 1].offsets == {"t": {0: None}}
+    assert group.pending_commits[PLACE_MAX].offsets == {"t": {0: None}}
 
 
 def test_the_offsets_of_a_commit_are_bounded_together_with_the_pending_ones():
@@ -166,3 +166,16 @@ def test_the_records_of_two_transactions_are_in_the_order_of_their_times():
         (12, 2_000),
     ]
     assert stable(s, T0) == [(12, 0)]
+
+
+def test_the_bound_of_a_group_holds_for_the_offsets_of_transactions(monkeypatch: pytest.MonkeyPatch):
+    """A group with more offsets could not move to another coordinator."""
+    monkeypatch.setattr(group_state, "OFFSETS_PER_GROUP_MAX", 3)
+    full = ErrorCode.INVALID_COMMIT_OFFSET_SIZE.number
+    s = Scenario.stable("c1").commit("c1", {T0: 5})
+    assert codes(pend(s, "c1", 10, {T0: 1, T1: 1, ("t", 2): 1, ("t", 3): 1})) == [0, 0, 0, full]
+    assert codes(pend(s, "c1", 12, {T1: 2, ("t", 4): 2}, producer_id=2)) == [0, full]
+    s.commit("c1", {("t", 5): 1})
+    assert codes(s) == [full], "a plain commit takes no room of pending ones"
+    settle(s, 13, [10, 12])
+    assert stable(s, T0, T1, ("t", 2)) == [(1, 0), (2, 0), (1, 0)]

@@ -2,12 +2,13 @@
 
 import pytest
 
+from coordinator.base.limits import EARLIER_TOPICS_MAX
 from coordinator.common import transactions
 from coordinator.messages.group_records import Published
 from coordinator.messages.requests import EndedTransaction, OpenTransaction, SettleTransactions
 from tests.coordinator.reports import report
 from tests.coordinator.scenario import Scenario
-from tests.coordinator.test_transactions import T0, UNSTABLE, pend, settle, stable
+from tests.coordinator.test_transactions import NOTHING, T0, UNSTABLE, codes, pend, settle, stable
 
 
 def test_a_report_after_a_missing_one_is_not_believed():
@@ -82,3 +83,49 @@ def test_a_new_topic_takes_nothing_of_a_report_that_begins_late():
     settle(s, 30)
     settle(s, 9, settled_from=4, topic_id="another")
     assert s.said.settled_before == 0, "the driver begins again at the oldest record"
+
+
+def test_a_commit_of_a_new_topic_waits_until_the_shard_has_heard_of_it():
+    """It was accepted, and dropped by the report that announced its topic: its client had a response without error."""
+    s = Scenario.stable("c1")
+    settle(pend(s, "c1", 10, {T0: 1}, topic_id="old"), 3, topic_id="old")
+    assert codes(pend(s, "c1", 0, {T0: 2}, topic_id="new")) == [14]
+    settle(s, 0, topic_id="new")
+    assert (s.said.aborted, codes(pend(s, "c1", 1, {T0: 2}, topic_id="new"))) == (1, [0])
+    settle(s, 2, [1], topic_id="new")
+    assert stable(s, T0) == [(2, 0)]
+
+
+def test_a_late_report_of_a_deleted_topic_changes_nothing():
+    """Its driver had stood still. It made the shard drop the commits of the new topic."""
+    s = Scenario.stable("c1")
+    for topic_id in ("old", "new"):
+        settle(s, 0, topic_id=topic_id)
+    pend(s, "c1", 1, {T0: 1}, topic_id="new")
+    settle(s, 9, topic_id="old")
+    assert (s.said.committed, s.said.aborted, s.said.settled_before) == (0, 0, 0)
+    settle(s, 2, [1], topic_id="new")
+    assert stable(s, T0) == [(1, 0)]
+
+
+def test_a_late_commit_of_a_deleted_topic_is_refused():
+    s = Scenario.stable("c1")
+    for topic_id in ("old", "new"):
+        settle(s, 0, topic_id=topic_id)
+    assert codes(pend(s, "c1", 5, {T0: 1}, topic_id="old")) == [47]
+    assert s.said.error_message == "the transactions topic was made anew since the commit"
+
+
+def test_the_first_commit_of_a_shard_names_its_topic():
+    """A topic that is deleted before the first report takes its commits with it."""
+    s = pend(Scenario.stable("c1"), "c1", 5, {T0: 1}, topic_id="old")
+    settle(s, 9, [5], topic_id="new")
+    assert (s.said.committed, s.said.aborted, stable(s, T0)) == (0, 1, [NOTHING])
+
+
+@pytest.mark.parametrize(("again", "code"), [(EARLIER_TOPICS_MAX, 47), (EARLIER_TOPICS_MAX + 1, 14)])
+def test_the_earlier_topics_are_bounded(again: int, code: int):
+    s = settle(Scenario.stable("c1"), 0, topic_id="0")
+    for number in range(1, again + 1):
+        settle(s, 0, topic_id=str(number))
+    assert codes(pend(s, "c1", 5, {T0: 1}, topic_id="0")) == [code]

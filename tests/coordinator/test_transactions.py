@@ -311,7 +311,7 @@ def test_pending_offsets_survive_the_codec_and_are_found_in_it():
     assert kept.pending == {"g0": 10, "g1": 20, "g2": 30}
     settle(s, 21, [20])
     kept = codec.decode_shard(s.shard.to_bytes())
-    assert (kept.pending, kept.settled_before) == ({"g2": 30}, 21)
+    assert (kept.pending, kept.settled.before) == ({"g2": 30}, 21)
 
 
 def test_a_shard_that_has_settled_is_not_blank():

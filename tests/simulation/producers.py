@@ -23,8 +23,6 @@ from coordinator.messages.requests import (
     Request,
     TopicPartitions,
     TxnOffsetCommit,
-    Unreadable,
-    Wake,
 )
 from coordinator.messages.responses import AnyAnswer, TxnOffsetCommitAnswer
 from tests.simulation.actors import PARTITIONS, Process
@@ -89,8 +87,6 @@ class Producer:
         self._asked: set[str] = set()
         self._failed = False
         self._held: list[tuple[int, Request]] = []
-        self.topic_ids: dict[str, str] = {}
-        """By the id of a request, the topic of its place."""
 
     @property
     def is_idle(self) -> bool:
@@ -136,7 +132,7 @@ class Producer:
         if "hangs" in faults and self.state is not State.IDLE:
             self.due_ms = now_ms + self.chance.randrange(2 * self.timeout_ms)
         elif self.state is State.IDLE:
-            self._begin(now_ms) if self.brokers.is_ready else self._wait(now_ms)
+            self._begin(now_ms)
         elif self.state is State.WAITING and self._attempts < ATTEMPTS_MAX:
             self._commit(now_ms, faults)
         elif self.state is State.ANSWERED and not self._failed and self.chance.random() < 0.2:
@@ -144,9 +140,6 @@ class Producer:
             self._commit(now_ms, faults)
         else:
             self._end(now_ms, is_aborting="aborts" in faults)
-
-    def _wait(self, now_ms: int) -> None:
-        self.due_ms = now_ms + 1_000
 
     def _begin(self, now_ms: int) -> None:
         if not self.brokers.begin(self.producer_id, self.epoch, now_ms + self.timeout_ms):
@@ -176,13 +169,13 @@ class Producer:
         request = TxnOffsetCommit(
             **self._ids(),
             place=place,
+            topic_id=self.brokers.topic_id,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             offsets=self._offsets,
             **self._member(),
         )
         self._asked.add(request.request_id)
-        self.topic_ids[request.request_id] = self.brokers.topic_id
         held_ms = self.chance.randrange(HELD_MS_MAX) if "its gateway stands still" in faults else 0
         self._held.append((now_ms + held_ms, request))
         self.state, self.due_ms = State.WAITING, now_ms + REQUEST_TIMEOUT_MS
@@ -269,12 +262,6 @@ class Producers:
         if producer is not None:
             producer.hear(answer, now_ms)
         return producer is not None
-
-    def is_lost(self, request: Request | Unreadable | Wake) -> bool:
-        """Return whether a request has a place of a topic that was deleted: its gateway has ended with the topic."""
-        producer = self.by_inbox.get(getattr(request, "reply_to", None) or "")
-        topic_id = producer and producer.topic_ids.get(request.request_id)  # type: ignore[union-attr,arg-type]
-        return topic_id is not None and topic_id != self.brokers.topic_id
 
     def calm(self) -> None:
         """Stop all faults, and begin no transaction any more."""

@@ -200,7 +200,7 @@ class Simulation:
         unread = [*self.judge.deferred, *self._log]
         handled = unread[0].offset if unread else self._offset
         kept, reporting = self.judge.kept, self.producers.reporting
-        for written, report in reporting.turn(self.now_ms, handled, (kept.transactions_topic_id, kept.settled_before)):
+        for written, report in reporting.turn(self.now_ms, handled, (kept.settled.topic_id, kept.settled.before)):
             if (wrong := self.producers.brokers.why_wrong(written)) is not None:
                 raise Broken("ReportsAreTrue", wrong)
             if report is not None:
@@ -211,8 +211,7 @@ class Simulation:
         """Append the requests that have arrived to the log, at the log's own time."""
         while self._to_log and self._to_log[0][0] <= self.now_ms:
             at_ms, _, request = heapq.heappop(self._to_log)
-            if not self.producers.is_lost(request):
-                self._write(at_ms, request)
+            self._write(at_ms, request)
 
     def _write(self, at_ms: int, request: Request | Unreadable | Wake) -> None:
         shown_ms = self.clocks.log_ms(at_ms, self.now_ms)

@@ -57,19 +57,13 @@ class Brokers:
         """The numbers of all commits in transactions that have ended, and whether the transaction was committed."""
 
         self.remake()
-        self.is_ready = True
 
     def remake(self) -> None:
-        """Delete the topic, and create it anew. Records and markers are lost, and open transactions are aborted.
-
-        A request does not name the topic of its place. So no gateway may still have a request with a place of the topic
-        before, and none may write before the shard knows the new topic: `is_ready` is set then.
-        """
+        """Delete the topic, and create it anew. Records and markers are lost, and open transactions are aborted."""
         for producer_id in list(self.ongoing):
             self.start(producer_id)
         self.topic_id = f"transactions.{next(self._lives)}"
         self.oldest = 0
-        self.is_ready = False
         self.log: list[Batch] = []
         self._spans: list[EndedTransaction] = []
 
@@ -124,6 +118,8 @@ class Brokers:
 
     def why_wrong(self, report: SettleTransactions) -> str | None:
         """Return why a report of the present topic is wrong; None if it is right."""
+        if report.topic_id != self.topic_id:
+            return None
         begin, before = report.settled_from, report.settled_before
         ended = {each for each in self._spans if begin <= each.end < before}
         begun = [(each.producer_id, each.first) for each in self._spans if each.end >= before]
@@ -175,7 +171,7 @@ class Reporting:
         self.chance, self.swarm, self.brokers = chance, swarm, brokers
         self.driver = Driver(brokers, now_ms)
         self._numbers = count(1)
-        self._again: list[tuple[int, str, SettleTransactions]] = []
+        self._again: list[tuple[int, SettleTransactions]] = []
 
     @property
     def due_ms(self) -> int:
@@ -189,13 +185,11 @@ class Reporting:
         """Yield the requests to append to the log, each with the driver's report if the driver waits for it."""
         for due in [again for again in self._again if again[0] <= now_ms]:
             self._again.remove(due)
-            if due[1] == self.brokers.topic_id:
-                yield due[2], None
+            yield due[1], None
         if self.driver.due_ms > now_ms:
             return
-        faults, is_known = self.swarm.faults("turn of the driver"), settled[0] == self.brokers.topic_id
-        self.brokers.is_ready = self.brokers.is_ready or is_known
-        if "its topic is made anew" in faults and is_known:
+        faults = self.swarm.faults("turn of the driver")
+        if "its topic is made anew" in faults:
             self.brokers.remake()
         if "is killed" in faults or self.driver.topic_id != self.brokers.topic_id:
             self.driver = Driver(self.brokers, now_ms + int(AWAY_MS_MAX * self.chance.random() ** 3))
@@ -209,7 +203,7 @@ class Reporting:
             request = replace(report, request_id=f"settle-{next(self._numbers)}")
             if "repeats its report" in faults:
                 later_ms = now_ms + int(REPEATED_MS_MAX * self.chance.random() ** 3)
-                self._again.append((later_ms, self.brokers.topic_id, request))
+                self._again.append((later_ms, request))
             yield request, report
         if "deletes records" in faults:
             self.driver.delete()

@@ -5,6 +5,7 @@ the first version of transactions the next one has the same producer epoch, so t
 comes late: it becomes a part of the wrong transaction. Then offsets go back, and records are processed twice.
 """
 
+import asyncio
 import os
 import signal
 import threading
@@ -90,15 +91,15 @@ class Stall:
         self.begun, self._goes_on, self._done = threading.Event(), threading.Event(), threading.Event()
         written = TransactionWriter.write
 
-        def write(writer: TransactionWriter, *arguments: Any, **options: Any) -> Any:
+        async def write(writer: TransactionWriter, *arguments: Any, **options: Any) -> Any:
             if group_id not in str(arguments) or self.begun.is_set():
-                return written(writer, *arguments, **options)
+                return await written(writer, *arguments, **options)
             try:
                 if before:
-                    self._hold()
-                place = written(writer, *arguments, **options)
+                    await asyncio.to_thread(self._hold)
+                place = await written(writer, *arguments, **options)
                 if not before:
-                    self._hold()
+                    await asyncio.to_thread(self._hold)
                 return place
             finally:
                 self._done.set()

@@ -1,5 +1,6 @@
 """Groups with members move between two coordinators that run, there and back, and no client notices."""
 
+import asyncio
 import json
 import re
 import time
@@ -267,7 +268,7 @@ def check_that_a_transaction_goes_on_at_a_gateway_that_heard_of_no_move(a: Setti
         closing(TransactionWriter(b, b.transactions_topic)) as other_gateway,
     ):
         producer = RawProducer(gateway.bootstrap_servers, "goes-on", TOPIC)
-        other_gateway.join(producer.transaction, 0, time.monotonic() + HANG_S)
+        asyncio.run(other_gateway.join(producer.transaction, 0, time.monotonic() + HANG_S))
         producer.commit_offsets(wire, {0: 3})
         producer.end(wire, committed=True)
 

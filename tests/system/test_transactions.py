@@ -1,5 +1,6 @@
 """Offsets inside transactions, with librdkafka's producer and a real broker: who reads which offset, and when."""
 
+import asyncio
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -13,12 +14,18 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
-from kafka.errors import InvalidProducerEpochError, InvalidTxnStateError, ProducerFencedError
+from kafka.errors import (
+    CoordinatorLoadInProgressError,
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+)
 from kafka.protocol.producer import EndTxnRequest, TxnOffsetCommitRequest
 
 from coordinator.base.hashing import shard_of
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
+from streaming.kafka import transactional
 from streaming.kafka.transactional import Transaction, TransactionWriter
 from streaming.query.coordinator import Coordinator
 from tests.clients import java
@@ -311,11 +318,16 @@ def writers(coordinator: Coordinator) -> Iterator[list[TransactionWriter]]:
         writer.close()
 
 
+def write(writer: TransactionWriter, transaction: Transaction) -> int:
+    """Write a record, and return its offset."""
+    return asyncio.run(writer.write(transaction, 1, *RECORD, later())).offset
+
+
 def test_gateways_write_for_one_producer_in_turn(writers: list[TransactionWriter], transaction: Transaction) -> None:
     """The brokers would take a sequence number that the other gateway has used for a repeat of its record."""
     one, two = writers
-    one.join(transaction, 1, later())
-    places = [writer.write(transaction, 1, *RECORD, later()) for writer in (one, one, two, one, two, two, one)]
+    asyncio.run(one.join(transaction, 1, later()))
+    places = [write(writer, transaction) for writer in (one, one, two, one, two, two, one)]
     assert [place - places[0] for place in places] == list(range(7))
 
 
@@ -323,32 +335,77 @@ def test_a_record_outside_of_a_transaction_is_refused(
     writers: list[TransactionWriter], transaction: Transaction
 ) -> None:
     with pytest.raises(InvalidTxnStateError):
-        writers[0].write(transaction, 1, *RECORD, later())
+        write(writers[0], transaction)
 
 
 def test_a_fenced_producer_is_refused(
     broker: Broker, writers: list[TransactionWriter], transaction: Transaction
 ) -> None:
     writer, _ = writers
-    writer.join(transaction, 1, later())
-    writer.write(transaction, 1, *RECORD, later())
+    asyncio.run(writer.join(transaction, 1, later()))
+    write(writer, transaction)
     new_producer(broker.bootstrap_servers, transaction.transactional_id)
     with pytest.raises((InvalidProducerEpochError, ProducerFencedError)):
-        writer.join(transaction, 0, later())
+        asyncio.run(writer.join(transaction, 0, later()))
     with pytest.raises((InvalidProducerEpochError, ProducerFencedError)):
-        writer.write(transaction, 1, *RECORD, later())
+        write(writer, transaction)
+
+
+@pytest.fixture
+def own_writer(broker: Broker, coordinator: Coordinator, group_id: str) -> Iterator[TransactionWriter]:
+    """A writer of a topic that nobody else writes to."""
+    name = f"{group_id}.transactions"
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics({name: {"num_partitions": 2}}, wait_for_metadata=True)
+    with closing(TransactionWriter(coordinator.settings, name)) as writer:
+        yield writer
+
+
+def test_a_partition_takes_a_bounded_number_of_open_transactions(
+    broker: Broker, own_writer: TransactionWriter, group_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer beyond the bound waits until another one has ended its transaction."""
+    monkeypatch.setattr(transactional, "OPEN_TRANSACTIONS_WRITTEN_MAX", 1)
+    one, other = (new_producer(broker.bootstrap_servers, f"{group_id}-{number}") for number in range(2))
+    for transaction in (one, other):
+        asyncio.run(own_writer.join(transaction, 1, later()))
+    write(own_writer, one)
+    with pytest.raises(CoordinatorLoadInProgressError):
+        asyncio.run(own_writer.write(other, 1, *RECORD, time.monotonic() + 0.5))
+    assert write(own_writer, one), "an open transaction goes on"
+    new_producer(broker.bootstrap_servers, one.transactional_id)
+    write(own_writer, other)
+
+
+def test_a_record_has_the_id_of_the_topic_that_it_is_in(
+    broker: Broker, own_writer: TransactionWriter, group_id: str
+) -> None:
+    """The topic is made anew, and the writer has known the one before."""
+    topic = f"{group_id}.transactions"
+    places, ids = [], []
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        for number in range(2):
+            producer = new_producer(broker.bootstrap_servers, f"{group_id}-{number}")
+            asyncio.run(own_writer.join(producer, 1, later()))
+            places.append(asyncio.run(own_writer.write(producer, 1, *RECORD, later())))
+            ids.append(admin.describe_topics([topic])[0]["topic_id"])
+            if not number:
+                admin.delete_topics([topic])
+                admin.create_topics({topic: {"num_partitions": 2}}, wait_for_metadata=True)
+    assert [place.topic_id for place in places] == list(map(str, ids))
+    assert ids[0] != ids[1]
 
 
 def test_many_producers_write_at_once(broker: Broker, writers: list[TransactionWriter], group_id: str) -> None:
     """Writes for different producers do not wait for each other, and each has a place of its own."""
     transactions = [new_producer(broker.bootstrap_servers, f"{group_id}-{number}") for number in range(10)]
 
-    def write(transaction: Transaction) -> list[int]:
-        writers[0].join(transaction, 1, later())
-        return [writers[0].write(transaction, 1, *RECORD, later()) for _ in range(5)]
+    def write_some(transaction: Transaction) -> list[int]:
+        asyncio.run(writers[0].join(transaction, 1, later()))
+        return [write(writers[0], transaction) for _ in range(5)]
 
     with ThreadPoolExecutor(len(transactions)) as threads:
-        places = [place for some in threads.map(write, transactions) for place in some]
+        places = [place for some in threads.map(write_some, transactions) for place in some]
     assert len(set(places)) == 50
 
 

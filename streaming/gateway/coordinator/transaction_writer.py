@@ -3,13 +3,13 @@
 import asyncio
 import logging
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from kafka.errors import (
     BrokerResponseError,
     ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
     InvalidTxnStateError,
@@ -22,12 +22,13 @@ from coordinator.base.errors import ErrorCode
 from streaming.config.settings import Settings
 from streaming.gateway.coordinator.routing import Home
 from streaming.gateway.coordinator.transaction_ends import Ends
-from streaming.kafka.transactional import Transaction, TransactionWriter
+from streaming.kafka.transactional import Place, Transaction, TransactionWriter
 
 log = logging.getLogger(__name__)
 
-WRITERS = 16
-"""The maximum number of requests that are at the brokers at once; the others wait. A producer has one at most."""
+WRITES_AT_ONCE = 1_000
+"""The maximum number of requests that are at the brokers at once; the others wait. A producer has one at most. None of
+them holds a thread, so producers whose requests the brokers delay do not hold up the others."""
 
 WRITE_WAIT_S = 5.0
 """The longest time from the arrival of a client's request to the acknowledgement of its record. After it the client
@@ -41,25 +42,28 @@ _PASSED_ON = frozenset(
     error.errno
     for error in (
         ConcurrentTransactionsError,
+        CoordinatorLoadInProgressError,
         InvalidProducerEpochError,
         InvalidProducerIdMappingError,
         InvalidTxnStateError,
         ProducerFencedError,
     )
 )
-"""Errors of the brokers that concern the client's own transaction. All others concern this gateway, and the client
-sends its request again."""
+"""Errors that concern the client's own transaction, or the bound of open ones. All others concern this gateway, and the
+client sends its request again."""
 
 
 class Written(NamedTuple):
     """The result of a request to the brokers: an error, or the offset of a record.
 
     Args:
+        topic_id: The id of the topic with the record.
         at: The prefix of the coordinator in whose topic the record is.
     """
 
     code: int
     place: int = NO_PLACE
+    topic_id: str = ""
     at: str | None = None
 
 
@@ -77,7 +81,7 @@ class Transactions:
         self._settings = settings
         self.ends = Ends()
         self._writers: dict[str, TransactionWriter] = {}
-        self._threads = ThreadPoolExecutor(WRITERS, thread_name_prefix="gateway transactions")
+        self._at_once = asyncio.Semaphore(WRITES_AT_ONCE)
         self._turns = WeakValueDictionary[int, asyncio.Lock]()
 
     async def join(self, transaction: Transaction, home: Home, until_s: float) -> Written:
@@ -109,30 +113,28 @@ class Transactions:
         return self._writers[prefix]
 
     async def _in_turn(self, transaction: Transaction, until_s: float, send: Any, *arguments: Any) -> Written:
-        """Send a producer's requests one after another, so that a producer has one thread at most."""
+        """Send a producer's requests one after another, and not too many requests at once."""
         turn = self._turns.setdefault(transaction.producer_id, asyncio.Lock())
         try:
-            await asyncio.wait_for(turn.acquire(), until_s - time.monotonic())
+            async with asyncio.timeout(until_s - time.monotonic()) as waiting:
+                async with turn, self._at_once:
+                    waiting.reschedule(None)
+                    return await self._try(send, transaction, *arguments, until_s)
         except TimeoutError:
-            log.warning("a commit into a transaction waited too long for its producer's earlier requests")
+            log.warning("a commit into a transaction waited too long for earlier requests")
             return Written(NOT_AVAILABLE)
-        try:
-            return await self._try(send, transaction, *arguments, until_s)
-        finally:
-            turn.release()
 
     async def _try(self, send: Any, *arguments: Any) -> Written:
         try:
-            place = await asyncio.get_running_loop().run_in_executor(self._threads, send, *arguments)
+            place: Place | None = await send(*arguments)
         except KafkaError as error:
             if isinstance(error, BrokerResponseError) and error.errno in _PASSED_ON:
                 return Written(error.errno)
             log.warning("the brokers do not take a commit into a transaction: %s", error)
             return Written(NOT_AVAILABLE)
-        return Written(0, NO_PLACE if place is None else place)
+        return Written(0) if place is None else Written(0, place.offset, place.topic_id)
 
     def close(self) -> None:
-        """Close the connections to the brokers. Requests that wait are dropped."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Close the connections to the brokers."""
         for writer in list(self._writers.values()):
             writer.close()

@@ -93,6 +93,7 @@ def commit_offsets(message: Any, asker: Asker, world: GatewayData, written: Any)
         member_id=message.member_id,
         group_instance_id=message.group_instance_id,
         place=written.place,
+        topic_id=written.topic_id,
         producer_id=message.producer_id,
         producer_epoch=message.producer_epoch,
         offsets=tuple(compress(to_commit(topics, world), known)),

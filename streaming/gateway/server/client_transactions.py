@@ -17,6 +17,7 @@ without such a request has no effect.
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -100,29 +101,36 @@ class ClientTransactions:
 
     def has_unsettled(self, group_ids: Collection[str]) -> bool:
         """Return whether a group may have offsets of a transaction that was ended, and is not settled."""
-        return any(self._shared.transactions.ends.unsettled(group_id) is not None for group_id in group_ids)
+        return any(self._shared.transactions.ends.unsettled(group_id) for group_id in group_ids)
 
     async def settle(self, group_ids: Collection[str]) -> None:
-        """Wait until all groups have the offsets of transactions that were ended, for `SETTLE_WAIT_S` at most."""
-        ends = self._shared.transactions.ends
-        for group_id in group_ids:
-            while (commit := ends.unsettled(group_id)) is not None:
-                if await self._is_settled(commit):
-                    ends.settled(commit)
-                else:
-                    await asyncio.sleep(SETTLED_PAUSE_S)
+        """Wait until all groups have the offsets of transactions that have ended by now, `SETTLE_WAIT_S` at most."""
+        unsettled = [self._shared.transactions.ends.unsettled(group_id) for group_id in group_ids]
+        for commits in unsettled:
+            while commits := await self._still_unsettled(commits):
+                await asyncio.sleep(SETTLED_PAUSE_S)
 
-    async def _is_settled(self, commit: Commit) -> bool:
-        """Return whether a stable fetch has the offsets of a commit, or nothing more can be learnt from one."""
-        topics = (TopicPartitions(commit.topic, (commit.partition,)),)
+    async def _still_unsettled(self, commits: list[Commit]) -> list[Commit]:
+        """Return the commits of a group that a stable fetch shows as pending. A fetch has to wait for each of them."""
+        commits = [each for each in commits if each.until_s > time.monotonic()]
+        if not commits:
+            return []
+        named = defaultdict[str, set[int]](set)
+        for each in commits:
+            named[each.topic].add(each.partition)
+        topics = tuple(TopicPartitions(topic, tuple(sorted(partitions))) for topic, partitions in named.items())
         fields = self._questions.fields()
-        fetch = OffsetFetch(**fields, group_id=commit.group_id, topics=topics, require_stable=True)
+        fetch = OffsetFetch(**fields, group_id=commits[0].group_id, topics=topics, require_stable=True)
         try:
-            answer = await self._questions.answer_to(Question(fetch), commit.until_s - time.monotonic())
+            answer = await self._questions.answer_to(Question(fetch), commits[-1].until_s - time.monotonic())
         except TimeoutError:
-            return True
+            return []
         found = answer.partitions if isinstance(answer, OffsetFetchAnswer) else ()
-        return all(each.code != UNSTABLE for each in found)
+        pending = {(each.topic, each.partition) for each in found if each.code == UNSTABLE}
+        for each in commits:
+            if (each.topic, each.partition) not in pending:
+                self._shared.transactions.ends.settled(each)
+        return [each for each in commits if (each.topic, each.partition) in pending]
 
     def _home(self, message: Any) -> Home:
         return self._shared.asking.home_of(message.group_id)

@@ -246,7 +246,7 @@ def _tally(
         oldest_ms=_waited_ms(log, now_ms),
         deferred=deferred,
         due_in_ms=shard.due_in_ms,
-        settled=shard.settled,
+        settled=(shard.settled.topic_id, shard.settled.before),
         last=last,
         stop=_stop(log, outputs),
     )

@@ -45,8 +45,8 @@ from streaming.wire.signing import Signer
 log = logging.getLogger(__name__)
 
 CLIENT_ID = "coordinator-transactions"
-UNREPORTED_MAX = 20 * ENDED_TRANSACTIONS_MAX
-"""Ended transactions that may wait for their reports. Beyond it nothing is read; other records stay in the topic."""
+UNREPORTED_MAX = 5 * ENDED_TRANSACTIONS_MAX
+"""Ended transactions of one shard that may wait for their reports. Beyond it its partition is not read further."""
 
 IDLE_WAIT_S = 0.5
 REPORT_WAIT_S = 0.05
@@ -195,6 +195,11 @@ class Settling:
         """The number of ended transactions that no shard has settled."""
         return sum(map(len, self._ended.values()))
 
+    @property
+    def full(self) -> set[int]:
+        """The partitions with so many unreported ends that no more are read."""
+        return {partition for partition, ended in self._ended.items() if len(ended) >= UNREPORTED_MAX}
+
     def unsettled(self, ends: Mapping[int, int]) -> dict[int, int]:
         """Return the ends of the partitions; 0 for one in which all is read, and every ended transaction is settled.
 
@@ -251,10 +256,8 @@ class TransactionWatch:
             with TransactionLog(self._settings, topic, topic_id, partitions, CLIENT_ID) as transactions:
                 while not self._closing.is_set():
                     wait_s = REPORT_WAIT_S if settling.is_waiting else IDLE_WAIT_S
-                    if settling.unreported < UNREPORTED_MAX:
-                        _read_ends(settling, transactions, wait_s)
-                    else:
-                        self._closing.wait(wait_s)
+                    transactions.pause(settling.full)
+                    _read_ends(settling, transactions, wait_s)
                     self._report(settling, sender)
                     ends = settling.unsettled(transactions.ends())
                     self.unsettled.note(ends, settling.settled, monotonic_ms())

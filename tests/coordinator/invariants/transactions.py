@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.base.errors import ErrorCode
+from coordinator.base.limits import PLACE_END
 from coordinator.messages.events import GroupDeleted, OffsetsExpired
 from coordinator.messages.group_records import OffsetRecord, Published
 from coordinator.messages.outputs import Output
@@ -26,7 +27,6 @@ from coordinator.messages.responses import (
 )
 from coordinator.state.classic_group import Group
 from coordinator.state.consumer_group import ConsumerGroup
-from coordinator.state.group import PLACE_END
 from tests.coordinator.invariants.step import NONE, KnownRequests, Step, forgotten
 
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT.number
@@ -44,11 +44,17 @@ Stored = list[tuple[Partition, Value]]
 
 @dataclass
 class Taken:
-    """A commit inside a transaction was answered. `is_late` if its transaction had ended."""
+    """A commit inside a transaction was answered.
+
+    Args:
+        is_late: Whether its transaction had ended, or its topic was deleted.
+        is_early: Whether no report has named its topic yet.
+    """
 
     request: TxnOffsetCommit
     answer: TxnOffsetCommitAnswer
     is_late: bool
+    is_early: bool
     stored: Stored
 
 
@@ -104,6 +110,7 @@ class Transactions:
     def __init__(self, asked: KnownRequests) -> None:
         self.asked = asked
         self.topic_id, self.settled_before = "", 0
+        self.earlier_topics = set[str]()
         self.open: dict[int, int] = {}
         """By producer, the first place of the transaction that is open at `settled_before`."""
 
@@ -186,23 +193,30 @@ class Transactions:
                 commit[partition] = None
 
     def _taken(self, request: TxnOffsetCommit, answer: TxnOffsetCommitAnswer) -> Taken:
+        topic_id = request.topic_id or self.topic_id
+        is_early = bool(self.topic_id) and topic_id not in {self.topic_id, *self.earlier_topics}
         taken = dict(_accepted(request.offsets, answer))
         if taken:
+            self.topic_id = self.topic_id or topic_id
             self.pending[request.group_id].setdefault(request.place, {**taken})
             self.producers[request.place] = request.producer_id
-        is_open = request.place >= min(self.settled_before, self.open.get(request.producer_id, PLACE_END))
-        return Taken(request, answer, not is_open, self.stored.pop(request.group_id, []))
+        has_ended = request.place < min(self.settled_before, self.open.get(request.producer_id, PLACE_END))
+        is_late = topic_id in self.earlier_topics or (has_ended and not is_early)
+        return Taken(request, answer, is_late, is_early, self.stored.pop(request.group_id, []))
 
     def _settled(self, request: SettleTransactions, answer: SettleTransactionsAnswer) -> Settled:
         expected: dict[str, Stored] = {}
-        if self.topic_id and self.topic_id != request.topic_id:
+        is_earlier = request.topic_id in self.earlier_topics
+        if self.topic_id and self.topic_id != request.topic_id and not is_earlier:
             self.pending.clear()
             self.settled_before, self.open = 0, {}
-        elif request.settled_from <= self.settled_before:
+            self.earlier_topics.add(self.topic_id)
+        elif request.settled_from <= self.settled_before and not is_earlier:
             self._end(request, answer, expected)
-        self.topic_id = request.topic_id
-        if answer.settled_before == request.settled_before:
-            self._reach(request, request.settled_before)
+        if not is_earlier:
+            self.topic_id = request.topic_id
+            if answer.settled_before == request.settled_before:
+                self._reach(request, request.settled_before)
         stored = dict(self.stored)
         self.stored.clear()
         return Settled(request, expected, stored)
@@ -343,7 +357,10 @@ class EndedCommitsAreNotPending:
 
 
 class LateCommitsAreRefused:
-    """A commit whose transaction was reported as ended is refused with INVALID_PRODUCER_EPOCH, and no other is."""
+    """A commit whose transaction was reported as ended is refused with INVALID_PRODUCER_EPOCH, and no other is.
+
+    A commit of a topic that no report has named yet is not accepted.
+    """
 
     def __init__(self, transactions: Transactions) -> None:
         self.transactions = transactions
@@ -355,6 +372,7 @@ class LateCommitsAreRefused:
                 place = happening.request.place
                 assert NONE not in codes or not happening.is_late, f"{place} has ended, and is accepted"
                 assert LATE not in codes or happening.is_late, f"{place} is open, and is refused as late"
+                assert NONE not in codes or not happening.is_early, f"the topic of {place} is unknown"
 
 
 def _groups(step: Step) -> Iterator[tuple[str, Group | ConsumerGroup]]:

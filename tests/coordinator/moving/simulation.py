@@ -207,7 +207,7 @@ class Simulation:
     def settle(self, name: str | None = None) -> None:
         """Report to a coordinator how transactions have ended."""
         name = self.chance.choice("AB") if name is None else name
-        _, settled = self.sides[name].shard.settled
+        settled = self.sides[name].shard.settled.before
         report = self.producer.topics[name].report(settled)
         self.request(name, SettleTransactions, "", topic_id=f"topic of {name}", **report)
 

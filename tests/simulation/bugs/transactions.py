@@ -3,6 +3,7 @@
 from coordinator.common import offsets, transactions
 from coordinator.consumer import offset_checks as consumer_offsets
 from coordinator.shard import converting
+from coordinator.shard.state import ShardState
 from coordinator.state import codec
 from coordinator.state.store import _lowest_place
 from streaming.query.watchers.settling import Settling
@@ -40,11 +41,11 @@ BUGS = (
         "min(report.settled_before, still.get(producer_id, PLACE_END))", "report.settled_before",
         "PendingOffsetsAreHidden"),
     Bug("a commit of an open transaction is refused after a report", transactions.Settling.reach,
-        "self.open = {each: max(first, handled.get(each, 0)) for each, first in began.items()}", "self.open = {}",
+        "self.settled.open = {each: max(first, handled.get(each, 0)) for each, first in began.items()}",
+        "self.settled.open = {}",
         "LateCommitsAreRefused"),
-    Bug("open transactions are forgotten between batches", codec.encode_shard,
-        "open_transactions = msgspec.structs.astuple(kept)",
-        "_ = msgspec.structs.astuple(kept)\n    open_transactions = {}", "LateCommitsAreRefused"),
+    Bug("open transactions are forgotten between batches", ShardState.to_bytes,
+        "settled.open,", "{},", "LateCommitsAreRefused"),
     Bug("a report leaves out an open transaction", Settling._report,
         "(*later, *still.items())", "later", "ReportsAreTrue"),
     Bug("records of an open transaction are deleted", Settling.needed_from,
@@ -56,13 +57,21 @@ BUGS = (
         "group.replace_pending(topic, partition, before)", "group.replace_pending(topic, partition)",
         "CommittedOffsetsAreStored"),
     Bug("a commit after the end of its transaction is accepted", transactions.refuse_late,
-        "if request.place >= min(", "if request.place >= 0 * min(", "LateCommitsAreRefused"),
-    Bug("a report of another topic is believed", transactions.Settling.is_of_earlier_topic,
-        "return bool(self.topic_id) and self.topic_id != report.topic_id", "return False", "PendingOffsetsAreHidden"),
+        "elif settled.has_ended(", "elif False and settled.has_ended(", "LateCommitsAreRefused"),
+    Bug("pending commits outlive their topic", transactions.settle,
+        "dropped = settling.drop_all() if settled.topic_id else 0", "pass", "EndedCommitsAreNotPending"),
+    Bug("a commit of a deleted topic is accepted", transactions.refuse_late,
+        "if settled.is_earlier(topic_id):", "if False:", "LateCommitsAreRefused"),
+    Bug("a commit of a topic that no report has named is accepted", transactions.refuse_late,
+        "elif settled.is_other(topic_id):", "elif False:", "LateCommitsAreRefused"),
+    Bug("a late report of a deleted topic is believed", transactions.settle,
+        "is_earlier = settled.is_earlier(request.topic_id)", "is_earlier = False", "PendingOffsetsAreHidden"),
+    Bug("the first commit of a shard does not name its topic", transactions.commit,
+        "context.settled.begin(request.topic_id)", "pass", "LateCommitsAreRefused"),
     Bug("a group's latest pending commit hides its earlier ones", _lowest_place,
         "return min(", "return max(", "CommittedOffsetsAreStored"),
     Bug("a report after one that is missing is believed", transactions.Settling.follows,
-        "return report.settled_from <= self.settled_before", "return True", "CommittedOffsetsAreStored"),
+        "return report.settled_from <= self.settled.before", "return True", "CommittedOffsetsAreStored"),
     Bug("a lost report is not made again", Settling.sent,
         "del self._on_their_way[shard]", "pass", "ComesToRest"),
     Bug("a commit of any older epoch is accepted in a transaction", consumer_offsets.may_commit_in_transaction,

@@ -44,29 +44,37 @@ def ends(clock: Clock) -> Ends:
 
 def test_a_group_is_unsettled_from_the_end_of_its_transaction_on(ends: Ends, clock: Clock) -> None:
     ends.committed(7, COMMIT)
-    assert ends.unsettled("g") is None, "an open transaction delays no fetch"
+    assert ends.unsettled("g") == [], "an open transaction delays no fetch"
     ends.ended(7)
-    assert ends.unsettled("g") == COMMIT._replace(until_s=SETTLE_WAIT_S)
-    assert ends.unsettled("another") is None
+    assert ends.unsettled("g") == [COMMIT._replace(until_s=SETTLE_WAIT_S)]
+    assert ends.unsettled("another") == []
     clock.now_s = SETTLE_WAIT_S
-    assert ends.unsettled("g") is None
+    assert ends.unsettled("g") == []
     ends.ended(7)
-    assert ends.unsettled("g") is None, "a transaction ends once"
+    assert ends.unsettled("g") == [], "a transaction ends once"
 
 
 def test_a_later_end_is_not_settled_with_an_earlier_one(ends: Ends, clock: Clock) -> None:
     ends.committed(7, COMMIT)
     ends.ended(7)
-    earlier = ends.unsettled("g")
-    assert earlier is not None
+    (earlier,) = ends.unsettled("g")
     clock.now_s = 1.0
     ends.committed(8, COMMIT)
     ends.ended(8)
+    assert len(ends.unsettled("g")) == 2
     ends.settled(earlier)
-    later = ends.unsettled("g")
-    assert later is not None
+    (later,) = ends.unsettled("g")
     ends.settled(later)
-    assert ends.unsettled("g") is None
+    assert ends.unsettled("g") == []
+
+
+def test_each_group_of_a_transaction_is_unsettled(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the group of the last commit was, so a fetch of another one gave the offset from before."""
+    monkeypatch.setattr(module, "GROUPS_MAX", 2)
+    for group_id in ("g0", "g1", "g2", "g0"):
+        ends.committed(7, COMMIT._replace(group_id=group_id))
+    ends.ended(7)
+    assert [len(ends.unsettled(group_id)) for group_id in ("g0", "g1", "g2")] == [1, 1, 0]
 
 
 def test_the_oldest_transactions_are_forgotten_beyond_the_bound(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +83,10 @@ def test_the_oldest_transactions_are_forgotten_beyond_the_bound(ends: Ends, monk
         ends.committed(producer_id, COMMIT._replace(group_id=f"g{producer_id}"))
     for producer_id in range(3):
         ends.ended(producer_id)
-    assert [ends.unsettled(f"g{each}") is not None for each in range(3)] == [False, True, True]
+    assert [len(ends.unsettled(f"g{each}")) for each in range(3)] == [0, 1, 1]
+    ends.committed(3, COMMIT._replace(group_id="g3"))
+    ends.ended(3)
+    assert [len(ends.unsettled(f"g{each}")) for each in range(4)] == [0, 0, 1, 1]
 
 
 # -- what a client sees ------------------------------------------------------------------------------------------------
@@ -124,7 +135,7 @@ def test_a_fetch_waits_until_the_offsets_are_settled(monkeypatch: pytest.MonkeyP
         assert not request.require_stable
         bench.asking.answer(OffsetFetchAnswer, partitions=(STABLE,))
         assert offset_in(bench) == 7
-        assert bench.shared.transactions.ends.unsettled("g") is None, "the next fetch does not wait"
+        assert bench.shared.transactions.ends.unsettled("g") == [], "the next fetch does not wait"
 
     serving(scenario, monkeypatch)
 
@@ -135,6 +146,22 @@ def test_a_fetch_of_another_group_does_not_wait(monkeypatch: pytest.MonkeyPatch)
         await turn()
         ((request, _),) = bench.asking.sent
         assert (request.group_id, request.require_stable) == ("another", False)
+
+    serving(scenario, monkeypatch)
+
+
+def test_a_fetch_does_not_wait_for_transactions_that_end_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members that end a transaction every 100 ms kept a fetch of another one waiting without an end."""
+
+    async def scenario(bench: ServingBench) -> None:
+        bench.ask(fetch())
+        await asked(bench, 1)
+        ends = bench.shared.transactions.ends
+        ends.committed(8, COMMIT._replace(partition=3))
+        ends.ended(8)
+        bench.asking.answer(OffsetFetchAnswer, partitions=(STABLE,))
+        assert not (await asked(bench, 2)).require_stable
+        assert len(ends.unsettled("g")) == 1
 
     serving(scenario, monkeypatch)
 
@@ -156,6 +183,6 @@ def test_the_end_is_noted_when_it_is_relayed() -> None:
         ends = bench.shared.transactions.ends
         ends.committed(7, COMMIT)
         bench.relay(EndTxnRequest(version=1, transactional_id="x", producer_id=7, producer_epoch=0, committed=True))
-        assert ends.unsettled("g") is not None
+        assert ends.unsettled("g")
 
     run(scenario)

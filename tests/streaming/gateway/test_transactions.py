@@ -1,13 +1,13 @@
 """Transactions of clients: their rights, and what is written before the coordinator is asked."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from kafka.errors import (
+    CoordinatorLoadInProgressError,
     InvalidProducerEpochError,
     InvalidTxnStateError,
     KafkaConnectionError,
@@ -29,12 +29,12 @@ from coordinator.messages.responses import CheckAccessAnswer, CommittedPartition
 from streaming.config.settings import Settings
 from streaming.gateway.coordinator import transaction_writer
 from streaming.gateway.coordinator.routing import Home
-from streaming.gateway.coordinator.transaction_writer import WRITE_WAIT_S, WRITERS, Transactions, Written
+from streaming.gateway.coordinator.transaction_writer import WRITE_WAIT_S, Transactions, Written
 from streaming.gateway.relay.authorizer import Authorizer
 from streaming.gateway.security.broker_acls import NOTHING_IS_ALLOWED
 from streaming.gateway.server import serving
 from streaming.gateway.server.connection import Connection
-from streaming.kafka.transactional import Transaction, TransactionWriter
+from streaming.kafka.transactional import Place, Transaction, TransactionWriter
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.parts import OWN_TOPIC, FakeShared, turn
 from tests.streaming.gateway.serving_bench import ServingBench
@@ -275,6 +275,7 @@ def test_the_right_to_the_transactional_id_is_checked_where_the_brokers_do_not_s
         (InvalidProducerEpochError, 47),
         (InvalidTxnStateError, 48),
         (ProducerFencedError, 90),
+        (CoordinatorLoadInProgressError, 14),
         (TopicAuthorizationFailedError, 15),
         (KafkaConnectionError, 15),
     ],
@@ -284,7 +285,7 @@ def test_errors_of_the_clients_transaction_are_passed_on(
 ):
     """All other errors are the gateway's own: the client finds its coordinator again, and retries."""
 
-    def fails(*_: object) -> int:
+    async def fails(*_: object) -> Place:
         raise error("no")
 
     monkeypatch.setattr(TransactionWriter, "write", fails)
@@ -299,14 +300,14 @@ class StoringWriter:
     def __init__(self, topic: str, requests: list[tuple[str, str, int]], refuses: bool) -> None:
         self._topic, self._requests, self._refuses = topic, requests, refuses
 
-    def join(self, transaction: Transaction, partition: int, until_s: float) -> None:
+    async def join(self, transaction: Transaction, partition: int, until_s: float) -> None:
         self._requests.append((self._topic, "join", partition))
         if self._refuses:
             raise InvalidTxnStateError("no")
 
-    def write(self, transaction: Transaction, partition: int, key: bytes, value: bytes, until_s: float) -> int:
+    async def write(self, transaction: Transaction, partition: int, key: bytes, value: bytes, until_s: float) -> Place:
         self._requests.append((self._topic, "write", partition))
-        return 41
+        return Place(41, "an id")
 
     def close(self) -> None:
         pass
@@ -329,9 +330,9 @@ def test_the_record_of_a_group_that_has_moved_is_in_the_topic_of_its_coordinator
 
     async def main() -> None:
         transactions = Transactions(Settings())
-        assert await transactions.write(OF_THE_CLIENT, HOME, "g", float("inf")) == Written(0, 41, HOME.prefix)
+        assert await transactions.write(OF_THE_CLIENT, HOME, "g", float("inf")) == Written(0, 41, "an id", HOME.prefix)
         moved = await transactions.write(OF_THE_CLIENT, Home(to, 3), "g", float("inf"), joins=True)
-        assert moved == (Written(InvalidTxnStateError.errno) if refuses else Written(0, 41, to))
+        assert moved == (Written(InvalidTxnStateError.errno) if refuses else Written(0, 41, "an id", to))
 
     asyncio.run(main())
     there = [(f"{to}.transactions", "join", 3), (f"{to}.transactions", "write", 3)]
@@ -343,33 +344,34 @@ class SlowWriter:
 
     def __init__(self) -> None:
         self.running: list[Transaction] = []
-        self.may_end = threading.Event()
+        self.may_end = asyncio.Event()
 
-    def join(self, transaction: Transaction, partition: int, until_s: float) -> None:
+    async def join(self, transaction: Transaction, partition: int, until_s: float) -> None:
         self.running.append(transaction)
-        assert self.may_end.wait(HANG_S)
+        await asyncio.wait_for(self.may_end.wait(), HANG_S)
 
     def close(self) -> None:
         self.may_end.set()
 
 
-def test_a_producer_occupies_one_thread(monkeypatch: pytest.MonkeyPatch):
-    """A producer whose requests are slow, on many connections, does not delay the others."""
+@pytest.mark.parametrize("at_once", [3, 2])
+def test_slow_producers_do_not_delay_the_others(monkeypatch: pytest.MonkeyPatch, at_once: int):
+    """A producer has one request at the brokers, whatever it sends; and all producers together have a bound."""
+    monkeypatch.setattr(transaction_writer, "WRITES_AT_ONCE", at_once)
 
     async def main() -> None:
         transactions, writer = Transactions(Settings()), SlowWriter()
         monkeypatch.setattr(transaction_writer, "TransactionWriter", lambda settings, topic: writer)
-        other = Transaction("y", 8, 0)
-        each = [OF_THE_CLIENT] * WRITERS + [other]
-        tasks = [asyncio.create_task(transactions.join(one, HOME, time.monotonic() + 60)) for one in each]
-        while len(writer.running) < 2:
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.02)
-        assert writer.running == [OF_THE_CLIENT, other]
-        late = await transactions.join(OF_THE_CLIENT, HOME, time.monotonic() + 0.01)
+        slow, others = [OF_THE_CLIENT] * 100, [Transaction("y", 8, 0), Transaction("z", 9, 0)]
+        tasks = [asyncio.create_task(transactions.join(one, HOME, time.monotonic() + 60)) for one in slow + others]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert writer.running == [OF_THE_CLIENT, *others][:at_once]
+        for late in (OF_THE_CLIENT, Transaction("q", 10, 0))[: 1 if at_once > 2 else 2]:
+            assert await transactions.join(late, HOME, time.monotonic() + 0.01) == Written(15)
         writer.may_end.set()
         assert set(await asyncio.gather(*tasks)) == {Written(0)}
-        assert (late, len(writer.running), dict(transactions._turns)) == (Written(15), len(each), {})
+        assert (len(writer.running), dict(transactions._turns)) == (len(tasks), {})
         transactions.close()
 
     asyncio.run(main())

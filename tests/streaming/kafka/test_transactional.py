@@ -6,27 +6,38 @@ import time
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
-from kafka.errors import KafkaConnectionError, KafkaTimeoutError
+from kafka.errors import CoordinatorLoadInProgressError, KafkaConnectionError, KafkaError, KafkaTimeoutError
+from kafka.future import Future
 
 from streaming.config.settings import Settings
 from streaming.kafka import transactional as module
-from streaming.kafka.transactional import RESPONSE_BYTES_MAX, Transaction, TransactionWriter
+from streaming.kafka.transactional import RESPONSE_BYTES_MAX, Place, Transaction, TransactionWriter
 from tests.system.waiting import HANG_S
 
 OPEN = Transaction("x", 7, 3)
 RECORD = (b"g", b"{}")
+OLD, NEW = UUID(int=1), UUID(int=2)
 
 
 class Cluster:
     """The metadata of one broker."""
+
+    known = OLD
 
     def leader_for_partition(self, place: object) -> int:
         return 1
 
     def broker_metadata(self, node_id: int) -> bool:
         return True
+
+    def topic_id(self, topic: str) -> UUID:
+        return self.known
+
+    async def refresh_metadata(self) -> None:
+        self.known = NEW
 
     def set_topics(self, topics: object) -> None:
         pass
@@ -42,24 +53,23 @@ class Brokers:
         self.sent: list[str] = []
         self._respond = respond
         self.cluster = Cluster()
+        self.topic_ids = [OLD]
+        self.producers: list[Any] = []
 
-    def run(self, send: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
-        async def main() -> Any:
-            return await send(*arguments)
+        self.tasks = list[asyncio.Task[None]]()
 
-        return asyncio.run(main())
+    def call_soon(self, send: Callable[..., Awaitable[Any]], *arguments: Any) -> Future:
+        """Begin the work, which goes on also if nobody waits for it any more."""
+        future = Future()
 
-    def call_soon(self, send: Callable[..., Awaitable[Any]], *arguments: Any) -> Awaitable[Any]:
-        return send(*arguments)
+        async def run() -> None:
+            try:
+                future.success(await send(*arguments))
+            except Exception as error:
+                future.failure(error)
 
-    async def wait_for(self, work: Awaitable[Any], timeout_ms: float) -> Any:
-        """Wait. As with kafka-python, the work goes on after the timeout."""
-        task = asyncio.ensure_future(work)
-        done, _ = await asyncio.wait([task], timeout=timeout_ms / 1_000)
-        if not done:
-            await asyncio.wait([task])
-            raise KafkaTimeoutError
-        return task.result()
+        self.tasks.append(asyncio.ensure_future(run()))
+        return future
 
     async def send(self, request: Any, node_id: int | None = None) -> Any:
         self.sent.append(request.name)
@@ -69,11 +79,13 @@ class Brokers:
             case "FindCoordinatorRequest":
                 return SimpleNamespace(coordinators=[SimpleNamespace(node_id=1, **fine)])
             case "DescribeProducersRequest":
-                place = SimpleNamespace(active_producers=[], **fine)
+                place = SimpleNamespace(active_producers=self.producers, **fine)
                 return SimpleNamespace(topics=[SimpleNamespace(partitions=[place])])
             case "ProduceRequest":
                 place = SimpleNamespace(base_offset=41, **fine)
                 return SimpleNamespace(responses=[SimpleNamespace(partition_responses=[place])])
+            case "MetadataRequest":
+                return SimpleNamespace(topics=[SimpleNamespace(topic_id=self.topic_ids.pop(0), **fine)])
         return SimpleNamespace(results_by_topic_v3_and_below=[])
 
 
@@ -90,11 +102,21 @@ def soon() -> float:
 def test_a_record_is_written_within_its_time(monkeypatch: pytest.MonkeyPatch):
     brokers = Brokers()
     writer = writer_at(monkeypatch, brokers)
-    writer.join(OPEN, 1, time.monotonic() + 60)
-    assert writer.write(OPEN, 1, *RECORD, time.monotonic() + 60) == 41
+    asyncio.run(writer.join(OPEN, 1, time.monotonic() + 60))
+    assert asyncio.run(writer.write(OPEN, 1, *RECORD, time.monotonic() + 60)) == Place(41, str(OLD))
     assert brokers.sent == [
-        "FindCoordinatorRequest", "AddPartitionsToTxnRequest", "DescribeProducersRequest", "ProduceRequest",
+        "FindCoordinatorRequest", "AddPartitionsToTxnRequest",
+        "DescribeProducersRequest", "ProduceRequest", "MetadataRequest",
     ]  # fmt: skip
+
+
+def test_a_record_is_written_again_if_the_topic_was_made_anew(monkeypatch: pytest.MonkeyPatch):
+    """Its offset may be one of the topic that is gone."""
+    brokers = Brokers()
+    brokers.topic_ids = [NEW, NEW]
+    writer = writer_at(monkeypatch, brokers)
+    assert asyncio.run(writer.write(OPEN, 1, *RECORD, time.monotonic() + 60)) == Place(41, str(NEW))
+    assert brokers.sent == ["DescribeProducersRequest", "ProduceRequest", "MetadataRequest"] * 2
 
 
 @pytest.mark.parametrize(
@@ -110,15 +132,41 @@ def test_nothing_is_written_after_the_deadline(
     """The sequence number would be right in the producer's next transaction, if that has begun meanwhile."""
     brokers = Brokers(lambda name: 0.1 if name == slow else 0.0)
     writer = writer_at(monkeypatch, brokers)
-    with pytest.raises(KafkaTimeoutError):
-        send(writer)
+
+    async def main() -> None:
+        with pytest.raises(KafkaTimeoutError):
+            await send(writer)
+        await asyncio.gather(*brokers.tasks)
+
+    asyncio.run(main())
     assert brokers.sent == [slow]
 
 
 def test_an_acknowledgement_after_the_deadline_is_an_error(monkeypatch: pytest.MonkeyPatch):
     brokers = Brokers(lambda name: 0.1 if name == "ProduceRequest" else 0.0)
     with pytest.raises(KafkaTimeoutError):
-        writer_at(monkeypatch, brokers).write(OPEN, 1, *RECORD, soon())
+        asyncio.run(writer_at(monkeypatch, brokers).write(OPEN, 1, *RECORD, soon()))
+
+
+def producer(producer_id: int, *, is_open: bool) -> Any:
+    place = 5 if is_open else -1
+    return SimpleNamespace(producer_id=producer_id, producer_epoch=3, last_sequence=0, current_txn_start_offset=place)
+
+
+@pytest.mark.parametrize(("others", "is_refused"), [(2, False), (3, True)])
+def test_the_open_transactions_of_a_partition_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, others: int, is_refused: bool
+):
+    """With more of them, no report of ended transactions would be within its bounds."""
+    monkeypatch.setattr(module, "OPEN_TRANSACTIONS_WRITTEN_MAX", 3)
+    brokers = Brokers()
+    brokers.producers = [producer(n, is_open=n < others) for n in range(6)] + [producer(OPEN.producer_id, is_open=True)]
+    writing = writer_at(monkeypatch, brokers).write(OPEN, 1, *RECORD, time.monotonic() + 0.01)
+    if is_refused:
+        with pytest.raises(CoordinatorLoadInProgressError):
+            asyncio.run(writing)
+    else:
+        assert asyncio.run(writing) == Place(41, str(OLD))
 
 
 def test_retries_end_at_the_deadline(monkeypatch: pytest.MonkeyPatch):
@@ -128,7 +176,7 @@ def test_retries_end_at_the_deadline(monkeypatch: pytest.MonkeyPatch):
     brokers = Brokers(unreachable)
     since_s = time.monotonic()
     with pytest.raises(KafkaConnectionError):
-        writer_at(monkeypatch, brokers).write(OPEN, 1, *RECORD, since_s + 0.2)
+        asyncio.run(writer_at(monkeypatch, brokers).write(OPEN, 1, *RECORD, since_s + 0.2))
     assert len(brokers.sent) > 1
     assert time.monotonic() - since_s < 5
 
@@ -136,7 +184,7 @@ def test_retries_end_at_the_deadline(monkeypatch: pytest.MonkeyPatch):
 def test_a_writer_waits_for_the_connection_of_another_thread_until_the_deadline():
     writer = TransactionWriter(Settings(), "transactions")
     with writer._opening, pytest.raises(KafkaTimeoutError):
-        writer.write(OPEN, 1, *RECORD, soon())
+        asyncio.run(writer.write(OPEN, 1, *RECORD, soon()))
 
 
 @pytest.fixture
@@ -158,8 +206,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def test_a_partition_with_many_producers_can_be_described(opened: list[dict[str, Any]]):
     """kafka-python closes a connection for a response above 1 MB, which 27,000 producers in a day are."""
-    with pytest.raises(KafkaConnectionError):
-        TransactionWriter(Settings(), "transactions").write(OPEN, 1, *RECORD, time.monotonic())
+    with pytest.raises(KafkaError):
+        asyncio.run(TransactionWriter(Settings(), "transactions").write(OPEN, 1, *RECORD, time.monotonic() + 1))
     assert opened[0]["receive_message_max_bytes"] == RESPONSE_BYTES_MAX > 1_000_000
 
 
@@ -169,7 +217,7 @@ def test_a_closed_writer_connects_no_more(opened: list[dict[str, Any]]):
 
     def write() -> None:
         try:
-            writer.write(OPEN, 1, *RECORD, time.monotonic() + 60)
+            asyncio.run(writer.write(OPEN, 1, *RECORD, time.monotonic() + 60))
         except KafkaConnectionError as error:
             errors.append(error)
 

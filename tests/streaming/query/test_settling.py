@@ -218,6 +218,20 @@ def test_too_many_open_transactions_never_stop_the_reports(short: int, monkeypat
     assert [each[0] for each in told] == [*range(4, last, 2), 1, 2, 3]
 
 
+def test_a_partition_with_too_many_unreported_ends_is_full(monkeypatch: pytest.MonkeyPatch):
+    """The other partitions are read nevertheless."""
+    monkeypatch.setattr(module, "UNREPORTED_MAX", 2)
+    driver = Driver(s0=("id", 0))
+    for place, full in ((0, set[int]()), (2, {0}), (4, {0})):
+        driver.write(1, place)
+        driver.end(1, place + 1)
+        assert driver.settling.full == full
+    driver.reports()
+    driver.handle(0, 6)
+    driver.reports()
+    assert driver.settling.full == set()
+
+
 def test_records_that_a_report_may_still_need_are_kept():
     """A driver that starts must read the first record of each transaction that no shard has settled."""
     driver = Driver(s0=("id", 0))

@@ -199,6 +199,22 @@ def test_a_transactions_topic_that_was_made_anew_ends_all_transactions() -> None
     assert judge(world) == []
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_late_report_of_an_earlier_topic_ends_no_transaction(is_lost: bool) -> None:
+    """The coordinator ignores it: its driver stood still while the topic was made anew."""
+    world = Transacting(["a"])
+    world.settle(0)
+    world.settle(0, topic_id="another")
+    world.commit(3, 10, topic_id="another")
+    world.passes()
+    world.settle(4)
+    world.settled_before = 0
+    world.settle(4, *(() if is_lost else (3,)), topic_id="another")
+    world.passes()
+    world.change(SettleTransactions, ended=ended((3,), 3))
+    assert [found.kind for found in judge(world)] == [Kind.COMMIT_LOST] * is_lost
+
+
 def test_a_report_without_its_response_is_not_judged() -> None:
     """It may have been refused."""
     world = settled(5)
