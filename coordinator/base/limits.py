@@ -88,11 +88,6 @@ PLACE_MAX = 2**62 - 1
 PLACE_END = PLACE_MAX + 1
 """A place above all others."""
 
-EARLIER_TOPICS_MAX = 10
-"""Ids of earlier transactions topics that a shard keeps. A request with a place of a still earlier one is answered
-COORDINATOR_LOAD_IN_PROGRESS, and a report about such a topic is believed until the next report: both come from a
-process that has stood still while the topic was made anew ten times."""
-
 ENDED_TRANSACTIONS_MAX = 1_000
 """Ended transactions that one report may name."""
 

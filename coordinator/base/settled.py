@@ -2,30 +2,24 @@
 
 from msgspec import Struct
 
-from coordinator.base.limits import EARLIER_TOPICS_MAX, PLACE_END
+from coordinator.base.limits import PLACE_END
 
 
-class Settled(Struct, array_like=True):
+class Settled(Struct):
     """The place before which all transactions of a topic have ended, and which ones are open there.
 
     Places are those of one topic. If it is made anew, the places begin at 0 again, and the ends of the transactions
-    before are lost. Ids of topics have no order, so the earlier ones are kept.
+    before are lost.
 
     Args:
         topic_id: The id of the topic; "" before the first commit or report.
         before: The place before which all transactions have ended, but for those in `open`.
         open: By producer id, the first place of its open transaction.
-        earlier_topics: The ids of the topics before this one, the latest last.
     """
 
     topic_id: str = ""
     before: int = 0
     open: dict[int, int] = {}
-    earlier_topics: list[str] = []
-
-    def is_earlier(self, topic_id: str) -> bool:
-        """Return whether a topic was deleted before this one was made."""
-        return topic_id in self.earlier_topics
 
     def is_other(self, topic_id: str) -> bool:
         """Return whether this is not the topic of the places."""
@@ -37,6 +31,4 @@ class Settled(Struct, array_like=True):
 
     def begin(self, topic_id: str) -> None:
         """Use the places of another topic from now on."""
-        if self.topic_id:
-            self.earlier_topics = [*self.earlier_topics, self.topic_id][-EARLIER_TOPICS_MAX:]
         self.topic_id, self.before, self.open = topic_id, 0, {}

@@ -64,6 +64,7 @@ def store(group: AnyGroup, request: OffsetCommit, context: Context) -> Iterator[
     Replies with, for one partition:
         OFFSET_METADATA_TOO_LARGE: its metadata is longer than `offset_metadata_max_bytes`.
         INVALID_COMMIT_OFFSET_SIZE: the group has the maximum number of offsets, and none for this partition.
+        COORDINATOR_LOAD_IN_PROGRESS: it would have with those of open transactions.
     """
     now_ms, config = context.now_ms, context.config
     ended = []
@@ -83,8 +84,9 @@ def error_of(group: AnyGroup, asked: OffsetToCommit, config: Config, others: int
     """
     if not has_short_metadata(asked, config):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    has_room = group.has_room_for_offset(asked.topic, asked.partition, others)
-    return ErrorCode.NONE if has_room else ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    if group.has_offset(asked.topic, asked.partition):
+        return ErrorCode.NONE
+    return group.refusal_of_offsets(others + 1)
 
 
 def has_short_metadata(asked: OffsetToCommit, config: Config) -> bool:

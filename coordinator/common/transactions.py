@@ -16,12 +16,9 @@ has ended the transaction without a response to this request, or was fenced. To 
 before which all is reported, and the transactions that are open there.
 
 If the topic is made anew, the ends of the transactions before are lost, and their commits are dropped. A place belongs
-to the topic that its request names:
-
-    the topic        a commit is answered            a report
-    the shard's      as its place has it             is believed
-    an earlier one   INVALID_PRODUCER_EPOCH          changes nothing
-    a later one      COORDINATOR_LOAD_IN_PROGRESS    drops all pending commits, and is believed
+to the topic that its request names. Ids of topics have no order. So a report of another topic also names the topic that
+it replaces, and that has to be the shard's: the report of a driver that has stood still changes nothing. A commit of
+another topic is answered COORDINATOR_LOAD_IN_PROGRESS, and its producer sends it again, with a new record.
 
 Source: Kafka's OffsetMetadataManager (pendingTransactionalOffsets, replayEndTransactionMarker) and
 GroupCoordinatorService.commitTransactionalOffsets.
@@ -135,12 +132,10 @@ def refuse_late(group: AnyGroup | None, request: TxnOffsetCommit, context: Conte
 
     Replies with:
         INVALID_PRODUCER_EPOCH: the transaction has ended.
-        COORDINATOR_LOAD_IN_PROGRESS: the transactions topic was made anew, and the shard has no report of that yet.
+        COORDINATOR_LOAD_IN_PROGRESS: the transactions topic was made anew, before the commit or after it.
     """
-    settled, topic_id = context.settled, request.topic_id or context.settled.topic_id
-    if settled.is_earlier(topic_id):
-        error, why = ErrorCode.INVALID_PRODUCER_EPOCH, "the transactions topic was made anew since the commit"
-    elif settled.is_other(topic_id):
+    settled = context.settled
+    if request.topic_id and settled.is_other(request.topic_id):
         error, why = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the transactions topic was made anew"
     elif settled.has_ended(request.producer_id, request.place):
         error, why = ErrorCode.INVALID_PRODUCER_EPOCH, "the transaction has ended already"
@@ -192,11 +187,12 @@ def settle(settling: Settling, request: SettleTransactions, context: Context) ->
     """
     stored = dropped = spent_bytes = 0
     settled = settling.settled
-    is_earlier = settled.is_earlier(request.topic_id)
-    if not is_earlier and request.topic_id != settled.topic_id:
-        dropped = settling.drop_all() if settled.topic_id else 0
+    if settled.is_other(request.topic_id) and request.replaces == settled.topic_id:
+        dropped = settling.drop_all()
         settled.begin(request.topic_id)
-    if not is_earlier and settling.follows(request):
+    elif not settled.topic_id:
+        settled.begin(request.topic_id)
+    if request.topic_id == settled.topic_id and settling.follows(request):
         left = None
         for ending in settling.endings(request):
             if spent_bytes > SETTLED_BYTES_MAX:
@@ -215,7 +211,11 @@ def settle(settling: Settling, request: SettleTransactions, context: Context) ->
     for group in settling.groups:
         group.look_at_offsets(group.vitals.now_ms)
     answer = SettleTransactionsAnswer(
-        request_id=request.request_id, committed=stored, aborted=dropped, settled_before=settled.before
+        request_id=request.request_id,
+        committed=stored,
+        aborted=dropped,
+        settled_before=settled.before,
+        topic_id=settled.topic_id,
     )
     yield Reply(request.reply_to, answer)
 

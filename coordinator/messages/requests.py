@@ -167,6 +167,7 @@ class SettleTransactions(BaseRequest, frozen=True, kw_only=True, tag="settle_tra
     Args:
         topic_id: The id of the transactions topic. If it was made anew, all pending commits are dropped, because the
             ends of their transactions are lost.
+        replaces: The id that the shard knew when the report was made. A report of another topic has to name it.
         settled_from: The offset of the shard's partition at which the report begins: the `settled_before` of the last
             answer. A report that begins later than the reports before it ended is not believed.
         settled_before: The offset before which the report knows each record and its transaction.
@@ -176,6 +177,7 @@ class SettleTransactions(BaseRequest, frozen=True, kw_only=True, tag="settle_tra
 
     group_id: str = ""
     topic_id: Id
+    replaces: Id = ""
     settled_from: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     settled_before: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     ended: Annotated[tuple[EndedTransaction, ...], Meta(max_length=limits.ENDED_TRANSACTIONS_MAX)] = ()

@@ -261,11 +261,13 @@ class SettleTransactionsAnswer(Answer, frozen=True, kw_only=True, tag="settle_tr
     Args:
         settled_before: The place before which all is settled now. It is below that of the report if the report had too
             much to store, or if an earlier report is missing.
+        topic_id: The id of the transactions topic that the place belongs to. Of another topic nothing was settled.
     """
 
     committed: int = 0
     aborted: int = 0
     settled_before: int = 0
+    topic_id: str = ""
 
 
 class FetchedOffset(Struct, frozen=True):

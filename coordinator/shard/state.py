@@ -126,6 +126,5 @@ class ShardState:
                 self._written_slots,
                 self.draining,
                 settled.open,
-                settled.earlier_topics,
             )
         )

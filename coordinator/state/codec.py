@@ -104,8 +104,7 @@ class Kept(Struct, array_like=True, frozen=True):
     It has the groups, the removed groups (the oldest first), the access rules, the clock, the allowance for listings,
     the place before which all transactions have ended, the groups with pending commits, each with the lowest place, the
     id of the topic that the places belong to, the policies, the moves, the moves of slots, and the names that are
-    drained before they move; None if nothing has moved. Last, by producer id, the first places of open transactions,
-    and the ids of earlier transactions topics.
+    drained before they move; None if nothing has moved. Last, by producer id, the first places of open transactions.
     """
 
     groups: dict[str, Stored] = {}
@@ -121,12 +120,11 @@ class Kept(Struct, array_like=True, frozen=True):
     slots: SlotMoves | None = None
     draining: dict[str, Draining] | None = None
     open_transactions: dict[int, int] = {}
-    earlier_topics: list[str] = []
 
     @property
     def settled(self) -> Settled:
         """How far the transactions have ended."""
-        return Settled(self.transactions_topic_id, self.settled_before, self.open_transactions, self.earlier_topics)
+        return Settled(self.transactions_topic_id, self.settled_before, self.open_transactions)
 
 
 _WRITTEN_NO_VITALS = msgspec.structs.astuple(Vitals())[:13]
@@ -142,8 +140,8 @@ _policies_decoder = msgspec.msgpack.Decoder(Policies)
 
 def encode_shard(kept: Kept) -> bytes:
     """Encode the whole state of a shard."""
-    *values, policies, moves, slots, draining, open_transactions, earlier_topics = msgspec.structs.astuple(kept)
-    optional = [policies, moves, slots, draining, open_transactions, earlier_topics]
+    *values, policies, moves, slots, draining, open_transactions = msgspec.structs.astuple(kept)
+    optional = [policies, moves, slots, draining, open_transactions]
     while optional and not optional[-1]:
         optional.pop()
     body = ENCODER.encode(values + optional)

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from coordinator.base.errors import ErrorCode
 from coordinator.base.limits import (
     ANSWER_BYTES_BURST,
     ANSWER_BYTES_FREE,
@@ -284,20 +285,20 @@ class AnyGroup:
             for place in self.pending_index.take((topic, partition), before):
                 self.pending_commits[place].offsets[topic][partition] = None
 
-    def has_room_for_offset(self, topic: str, partition: int, others: int = 0) -> bool:
-        """Return whether an offset may be stored, or become pending: it replaces another one, or there is room for it.
-
-        The partitions of pending commits count as if none of them had a committed offset.
-
-        Args:
-            others: The number of other new partitions that are stored with it.
-        """
-        pending = self.pending_index.partitions if self.pending_commits else 0
-        return self.offsets_count + pending + others < OFFSETS_PER_GROUP_MAX or self.has_offset(topic, partition)
-
     def has_offset(self, topic: str, partition: int) -> bool:
         """Return whether a partition has a committed or a pending offset."""
         return partition in self.offsets.get(topic, {}) or self.is_unstable(topic, partition)
+
+    def refusal_of_offsets(self, more: int) -> ErrorCode:
+        """Return the error of a commit of `more` partitions without an offset; NONE if there is room for them.
+
+        The partitions of pending commits count as if none of them had a committed offset.
+        """
+        if self.offsets_count + more > OFFSETS_PER_GROUP_MAX:
+            return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        pending = self.pending_index.partitions if self.pending_commits else 0
+        fits = self.offsets_count + pending + more <= OFFSETS_PER_GROUP_MAX
+        return ErrorCode.NONE if fits else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def all_offsets(self) -> Iterator[tuple[str, int, Offset]]:
         """Yield the committed offsets: topic, partition, offset."""

@@ -89,6 +89,9 @@ class TransactionLog:
         Raises:
             KafkaError: The topic cannot be read, or is another one.
         """
+        fetcher = self._reader._fetcher
+        if not fetcher._next_partition_records:  # else the rest of a response is never read after its partition's pause
+            fetcher._next_partition_records = None
         polled = self._reader.poll(int(wait_s * 1_000))
         known = self._reader._cluster.topic_id(self._topic)
         if known is not None and str(known) != self._topic_id:

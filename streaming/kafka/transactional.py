@@ -17,8 +17,11 @@ Source: KIP-98; Kafka's ProducerAppendInfo.checkSequence; KIP-664 for DescribePr
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -54,6 +57,13 @@ further pause has twice the length, so that many producers that are refused do n
 RESPONSE_BYTES_MAX = 64 * 2**20
 """The largest response that is read. The leader describes all active producers of a partition in 37 bytes each, so this
 is enough for 1.8 million. kafka-python's own limit of 1 MB is reached with 27 thousand."""
+
+AT_ONCE = 20
+"""The requests for one partition that are at the brokers at once; the others wait for their turns. So a broker that
+does not answer holds up the commits of its own partitions, and no others."""
+
+IN_FLIGHT_MAX = 10_000
+"""Far above the requests of all partitions. kafka-python's own bound is 5, and it refuses the sixth."""
 
 SEQUENCE_END = 2**31
 """Sequence numbers begin at 0 again after the largest positive int32."""
@@ -91,7 +101,7 @@ class Place(NamedTuple):
 
 
 class TransactionWriter:
-    """A writer of one topic. It connects when it is first used. Any event loop may await its methods.
+    """A writer of one topic. It connects when it is first used. One event loop awaits its methods.
 
     Requests for one producer may not run at the same time: two records would get the same number, and one place.
 
@@ -106,6 +116,7 @@ class TransactionWriter:
         self._net: NetworkSelector | None = None
         self._opener = ThreadPoolExecutor(1, thread_name_prefix="connection of transactions")
         self._opening = threading.Lock()
+        self._at_once = defaultdict[int, asyncio.Semaphore](partial(asyncio.Semaphore, AT_ONCE))
         self._closing = threading.Event()
 
     async def join(self, transaction: Transaction, partition: int, until_s: float) -> None:
@@ -117,7 +128,7 @@ class TransactionWriter:
         Raises:
             KafkaError: The brokers refuse it, or do not answer.
         """
-        await self._try(lambda manager: self._join(manager, transaction, partition, until_s), until_s)
+        await self._try(lambda manager: self._join(manager, transaction, partition, until_s), partition, until_s)
 
     async def write(self, transaction: Transaction, partition: int, key: bytes, value: bytes, until_s: float) -> Place:
         """Write a record as a part of a transaction, and return its place.
@@ -130,7 +141,7 @@ class TransactionWriter:
         """
         record = key, value
         place: Place = await self._try(
-            lambda manager: self._write(manager, transaction, partition, record, until_s), until_s
+            lambda manager: self._write(manager, transaction, partition, record, until_s), partition, until_s
         )
         return place
 
@@ -146,17 +157,34 @@ class TransactionWriter:
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
-    async def _try(self, send: Callable[[KafkaConnectionManager], Awaitable[Any]], until_s: float) -> Any:
+    async def _try(
+        self, send: Callable[[KafkaConnectionManager], Awaitable[Any]], partition: int, until_s: float
+    ) -> Any:
         """Send requests, again after an error that may pass. Raise the last error at the deadline."""
         pause_s = RETRY_WAIT_S
         while True:
             try:
-                return await self._send(await self._open(until_s), send, until_s)
+                manager = await self._open(until_s)
+                async with self._in_turn(partition, until_s):
+                    return await self._send(manager, send, until_s)
             except KafkaError as error:
                 if not _may_pass(error) or time.monotonic() + pause_s > until_s or self._closing.is_set():
                     raise
             await asyncio.sleep(pause_s)
             pause_s *= 2
+
+    @asynccontextmanager
+    async def _in_turn(self, partition: int, until_s: float) -> AsyncIterator[None]:
+        """Wait until not too many requests for a partition are at the brokers."""
+        at_once = self._at_once[partition]
+        try:
+            await asyncio.wait_for(at_once.acquire(), max(until_s - time.monotonic(), 0))
+        except TimeoutError as error:
+            raise KafkaTimeoutError("too many earlier requests are at the brokers") from error
+        try:
+            yield
+        finally:
+            at_once.release()
 
     async def _open(self, until_s: float) -> KafkaConnectionManager:
         """Return the connections, after they were opened in another thread. Other callers wait meanwhile."""
@@ -207,6 +235,7 @@ class TransactionWriter:
             **CONNECTION_WAITS,
             "reconnect_backoff_max_ms": RECONNECT_BACKOFF_MAX_MS,
             "receive_message_max_bytes": RESPONSE_BYTES_MAX,
+            "max_in_flight_requests_per_connection": IN_FLIGHT_MAX,
         }
         net = NetworkSelector(**options)
         net.start()

@@ -65,7 +65,6 @@ class Transactions(Struct):
 
     Args:
         topic_id: The id of the transactions topic that the places belong to.
-        earlier_topics: The ids of the topics before it.
         pending: By place, the commits of transactions that have not ended.
         producers: By place, the producer of these commits.
         aborted: The commits of aborted transactions.
@@ -77,7 +76,6 @@ class Transactions(Struct):
     """
 
     topic_id: str = ""
-    earlier_topics: set[str] = field(default_factory=set)
     number: int = 0
     pending: dict[int, list[Pending]] = field(default_factory=dict)
     producers: dict[int, int] = field(default_factory=dict)
@@ -110,6 +108,8 @@ class Transactions(Struct):
                 self.deleted[request.group_id] = self.number
 
     def _open(self, request: TxnOffsetCommit, answer: AnyAnswer | None, at_ms: int, where: str) -> None:
+        if self.topic_id and request.topic_id not in {"", self.topic_id}:
+            return  # its place is one of another topic, so it was refused
         codes = [each.code for each in answer.partitions] if isinstance(answer, TxnOffsetCommitAnswer) else []
         commits = self.pending.setdefault(request.place, [])
         self.producers[request.place] = request.producer_id
@@ -123,13 +123,13 @@ class Transactions(Struct):
                 )
 
     def _settle(self, request: SettleTransactions, answer: AnyAnswer | None, at_ms: int) -> None:
-        if request.topic_id in self.earlier_topics:
-            return
         is_handled = isinstance(answer, SettleTransactionsAnswer) and not answer.code
-        if self.topic_id and request.topic_id != self.topic_id:
+        topic_id = answer.topic_id if isinstance(answer, SettleTransactionsAnswer) else request.topic_id
+        if self.topic_id and topic_id != self.topic_id:
             self._abort(list(self.pending), is_certain=is_handled)
-            self.earlier_topics.add(self.topic_id)
-        self.topic_id = request.topic_id
+        self.topic_id = topic_id
+        if request.topic_id != topic_id:
+            return
         before = request.settled_before
         if isinstance(answer, SettleTransactionsAnswer):
             before = min(before, answer.settled_before)

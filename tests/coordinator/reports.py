@@ -14,6 +14,7 @@ def report(
     still: Iterable[int] = (),
     topic_id: str = "a topic",
     settled_from: int = 0,
+    replaces: str | None = None,
 ) -> dict[str, Any]:
     """Return the fields of a report: each commit before a place was alone in its transaction, and ended at once.
 
@@ -27,6 +28,7 @@ def report(
     return {
         "group_id": "",
         "topic_id": topic_id,
+        "replaces": shard.settled.topic_id if replaces is None else replaces,
         "settled_from": settled_from,
         "settled_before": before,
         "ended": tuple(

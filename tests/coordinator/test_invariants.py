@@ -74,7 +74,7 @@ STEPS: dict[str, tuple[Callable[[], None], str]] = {
     "a downgrade without a removal takes a generation back": (downgrades_without_a_removal, "a member was told 4"),
     "an Empty group of the consumer protocol stays for ever": (empties, "is Empty for ever"),
     "a converted group loses its pending commits": (converts_with_an_open_transaction, "is pending, and is lost"),
-    "a report of another topic is believed": (reports_of_two_topics, "belong to no committed transaction"),
+    "pending commits outlive their topic": (reports_of_two_topics, "belong to no committed transaction"),
 }
 
 

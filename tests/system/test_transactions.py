@@ -25,7 +25,7 @@ from kafka.protocol.producer import EndTxnRequest, TxnOffsetCommitRequest
 from coordinator.base.hashing import shard_of
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
-from streaming.kafka import transactional
+from streaming.kafka import transaction_log, transactional
 from streaming.kafka.transactional import Transaction, TransactionWriter
 from streaming.query.coordinator import Coordinator
 from tests.clients import java
@@ -394,6 +394,39 @@ def test_a_record_has_the_id_of_the_topic_that_it_is_in(
                 admin.create_topics({topic: {"num_partitions": 2}}, wait_for_metadata=True)
     assert [place.topic_id for place in places] == list(map(str, ids))
     assert ids[0] != ids[1]
+
+
+def test_a_partition_is_read_on_after_its_pause(broker: Broker, coordinator: Coordinator, group_id: str) -> None:
+    """The pause begins in the middle of a response, and others are read meanwhile (a fault of kafka-python)."""
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics({group_id: {"num_partitions": 2}}, wait_for_metadata=True)
+        topic_id = str(admin.describe_topics([group_id])[0]["topic_id"])
+    one_by_one = {"batch.num.messages": 1, "linger.ms": 0}
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": group_id, **one_by_one})
+    producer.init_transactions(60)
+    wanted = {0: 2 * transaction_log.BATCHES_AT_ONCE, 1: 10}
+    for partition, records in wanted.items():
+        producer.begin_transaction()
+        for _ in range(records):
+            producer.produce(group_id, b"x", partition=partition)
+            producer.poll(0)
+        producer.commit_transaction(60)
+    read = {0: 0, 1: 0}
+    with transaction_log.TransactionLog(coordinator.settings, group_id, topic_id, range(2), group_id) as log:
+
+        def has_read(partition: int, records: int) -> bool:
+            for batch in log.read(0.1):
+                read[batch.partition] += 1
+            return read[partition] >= records
+
+        wait_until(lambda: has_read(0, 1))
+        log.pause({0})
+        before = read[0]
+        assert before < wanted[0]
+        wait_until(lambda: has_read(1, wanted[1] + 1))
+        assert read[0] == before, "nothing is read during the pause"
+        log.pause(set())
+        wait_until(lambda: has_read(0, wanted[0] + 1))
 
 
 def test_many_producers_write_at_once(broker: Broker, writers: list[TransactionWriter], group_id: str) -> None:

@@ -6,7 +6,7 @@ settled. Only the ends of transactions with commits through this gateway are kno
 """
 
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -44,8 +44,11 @@ class Ends:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._open = OrderedDict[int, dict[str, Commit]]()
-        self._unsettled = OrderedDict[tuple[str, int], Commit]()
-        """By group and producer, the first to end first."""
+        self._unsettled = defaultdict[str, dict[int, Commit]](dict)
+        """By group and producer."""
+
+        self._ended = deque[tuple[int, Commit]]()
+        """The producer and the commit of each ended transaction, the first to end first; some are settled."""
 
     def committed(self, producer_id: int, commit: Commit) -> None:
         """Note the latest commit of a group inside a producer's transaction."""
@@ -58,25 +61,30 @@ class Ends:
 
     def ended(self, producer_id: int) -> None:
         """Note that a producer ends its transaction."""
-        self._forget_late()
         until_s = self._clock() + SETTLE_WAIT_S
-        for group_id, commit in self._open.pop(producer_id, {}).items():
-            self._unsettled[group_id, producer_id] = commit._replace(until_s=until_s)
-            self._unsettled.move_to_end((group_id, producer_id))
-        while len(self._unsettled) > TRANSACTIONS_MAX:
-            self._unsettled.popitem(last=False)
+        for open_commit in self._open.pop(producer_id, {}).values():
+            commit = open_commit._replace(until_s=until_s)
+            self._unsettled[commit.group_id][producer_id] = commit
+            self._ended.append((producer_id, commit))
+        self._forget_late()
 
     def unsettled(self, group_id: str) -> list[Commit]:
         """Return the commits of a group whose transactions have ended, and that may not be settled."""
         self._forget_late()
-        return [commit for (named, _), commit in self._unsettled.items() if named == group_id]
+        return list(self._unsettled[group_id].values()) if group_id in self._unsettled else []
 
     def settled(self, commit: Commit) -> None:
         """Note that a commit is settled."""
-        for key in [key for key, each in self._unsettled.items() if each == commit]:
-            del self._unsettled[key]
+        for producer_id in [each for each, its in self._unsettled.get(commit.group_id, {}).items() if its == commit]:
+            self._forget(producer_id, commit)
 
     def _forget_late(self) -> None:
         now_s = self._clock()
-        while self._unsettled and next(iter(self._unsettled.values())).until_s <= now_s:
-            self._unsettled.popitem(last=False)
+        while self._ended and (self._ended[0][1].until_s <= now_s or len(self._ended) > TRANSACTIONS_MAX):
+            self._forget(*self._ended.popleft())
+
+    def _forget(self, producer_id: int, commit: Commit) -> None:
+        if (commits := self._unsettled.get(commit.group_id)) and commits.get(producer_id) == commit:
+            del commits[producer_id]
+            if not commits:
+                del self._unsettled[commit.group_id]

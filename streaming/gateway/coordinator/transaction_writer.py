@@ -26,10 +26,6 @@ from streaming.kafka.transactional import Place, Transaction, TransactionWriter
 
 log = logging.getLogger(__name__)
 
-WRITES_AT_ONCE = 1_000
-"""The maximum number of requests that are at the brokers at once; the others wait. A producer has one at most. None of
-them holds a thread, so producers whose requests the brokers delay do not hold up the others."""
-
 WRITE_WAIT_S = 5.0
 """The longest time from the arrival of a client's request to the acknowledgement of its record. After it the client
 gets an error and nothing is written: clients give up after 30 s or more, and may then begin the producer's next
@@ -81,7 +77,6 @@ class Transactions:
         self._settings = settings
         self.ends = Ends()
         self._writers: dict[str, TransactionWriter] = {}
-        self._at_once = asyncio.Semaphore(WRITES_AT_ONCE)
         self._turns = WeakValueDictionary[int, asyncio.Lock]()
 
     async def join(self, transaction: Transaction, home: Home, until_s: float) -> Written:
@@ -113,16 +108,17 @@ class Transactions:
         return self._writers[prefix]
 
     async def _in_turn(self, transaction: Transaction, until_s: float, send: Any, *arguments: Any) -> Written:
-        """Send a producer's requests one after another, and not too many requests at once."""
+        """Send a producer's requests one after another."""
         turn = self._turns.setdefault(transaction.producer_id, asyncio.Lock())
         try:
-            async with asyncio.timeout(until_s - time.monotonic()) as waiting:
-                async with turn, self._at_once:
-                    waiting.reschedule(None)
-                    return await self._try(send, transaction, *arguments, until_s)
+            await asyncio.wait_for(turn.acquire(), until_s - time.monotonic())
         except TimeoutError:
-            log.warning("a commit into a transaction waited too long for earlier requests")
+            log.warning("a commit into a transaction waited too long for its producer's earlier requests")
             return Written(NOT_AVAILABLE)
+        try:
+            return await self._try(send, transaction, *arguments, until_s)
+        finally:
+            turn.release()
 
     async def _try(self, send: Any, *arguments: Any) -> Written:
         try:

@@ -105,7 +105,7 @@ class ClientTransactions:
 
     async def settle(self, group_ids: Collection[str]) -> None:
         """Wait until all groups have the offsets of transactions that have ended by now, `SETTLE_WAIT_S` at most."""
-        unsettled = [self._shared.transactions.ends.unsettled(group_id) for group_id in group_ids]
+        unsettled = [self._shared.transactions.ends.unsettled(group_id) for group_id in set(group_ids)]
         for commits in unsettled:
             while commits := await self._still_unsettled(commits):
                 await asyncio.sleep(SETTLED_PAUSE_S)
@@ -122,7 +122,8 @@ class ClientTransactions:
         fields = self._questions.fields()
         fetch = OffsetFetch(**fields, group_id=commits[0].group_id, topics=topics, require_stable=True)
         try:
-            answer = await self._questions.answer_to(Question(fetch), commits[-1].until_s - time.monotonic())
+            wait_s = max(each.until_s for each in commits) - time.monotonic()
+            answer = await self._questions.answer_to(Question(fetch), wait_s)
         except TimeoutError:
             return []
         found = answer.partitions if isinstance(answer, OffsetFetchAnswer) else ()

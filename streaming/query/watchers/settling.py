@@ -171,6 +171,7 @@ class Settling:
             client_id="coordinator",
             principal=COORDINATOR,
             topic_id=self._topic_id,
+            replaces=self._known[partition],
             settled_from=begin,
             settled_before=before,
             ended=tuple(each for each in ended if each.end < before),

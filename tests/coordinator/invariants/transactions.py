@@ -47,14 +47,14 @@ class Taken:
     """A commit inside a transaction was answered.
 
     Args:
-        is_late: Whether its transaction had ended, or its topic was deleted.
-        is_early: Whether no report has named its topic yet.
+        is_late: Whether its transaction had ended.
+        is_of_other_topic: Whether its place is not one of the shard's topic.
     """
 
     request: TxnOffsetCommit
     answer: TxnOffsetCommitAnswer
     is_late: bool
-    is_early: bool
+    is_of_other_topic: bool
     stored: Stored
 
 
@@ -110,7 +110,6 @@ class Transactions:
     def __init__(self, asked: KnownRequests) -> None:
         self.asked = asked
         self.topic_id, self.settled_before = "", 0
-        self.earlier_topics = set[str]()
         self.open: dict[int, int] = {}
         """By producer, the first place of the transaction that is open at `settled_before`."""
 
@@ -194,29 +193,29 @@ class Transactions:
 
     def _taken(self, request: TxnOffsetCommit, answer: TxnOffsetCommitAnswer) -> Taken:
         topic_id = request.topic_id or self.topic_id
-        is_early = bool(self.topic_id) and topic_id not in {self.topic_id, *self.earlier_topics}
+        is_of_other_topic = bool(self.topic_id) and topic_id != self.topic_id
         taken = dict(_accepted(request.offsets, answer))
         if taken:
             self.topic_id = self.topic_id or topic_id
             self.pending[request.group_id].setdefault(request.place, {**taken})
             self.producers[request.place] = request.producer_id
         has_ended = request.place < min(self.settled_before, self.open.get(request.producer_id, PLACE_END))
-        is_late = topic_id in self.earlier_topics or (has_ended and not is_early)
-        return Taken(request, answer, is_late, is_early, self.stored.pop(request.group_id, []))
+        is_late = has_ended and not is_of_other_topic
+        return Taken(request, answer, is_late, is_of_other_topic, self.stored.pop(request.group_id, []))
 
     def _settled(self, request: SettleTransactions, answer: SettleTransactionsAnswer) -> Settled:
         expected: dict[str, Stored] = {}
-        is_earlier = request.topic_id in self.earlier_topics
-        if self.topic_id and self.topic_id != request.topic_id and not is_earlier:
+        is_believed = request.topic_id == self.topic_id or self.topic_id in {"", request.replaces}
+        if self.topic_id and self.topic_id != request.topic_id and is_believed:
             self.pending.clear()
             self.settled_before, self.open = 0, {}
-            self.earlier_topics.add(self.topic_id)
-        elif request.settled_from <= self.settled_before and not is_earlier:
+        elif request.settled_from <= self.settled_before and is_believed:
             self._end(request, answer, expected)
-        if not is_earlier:
+        if is_believed:
             self.topic_id = request.topic_id
             if answer.settled_before == request.settled_before:
                 self._reach(request, request.settled_before)
+        assert answer.topic_id == self.topic_id, "the answer names the shard's topic"
         stored = dict(self.stored)
         self.stored.clear()
         return Settled(request, expected, stored)
@@ -359,7 +358,7 @@ class EndedCommitsAreNotPending:
 class LateCommitsAreRefused:
     """A commit whose transaction was reported as ended is refused with INVALID_PRODUCER_EPOCH, and no other is.
 
-    A commit of a topic that no report has named yet is not accepted.
+    A commit of another topic than the shard's is not accepted.
     """
 
     def __init__(self, transactions: Transactions) -> None:
@@ -372,7 +371,7 @@ class LateCommitsAreRefused:
                 place = happening.request.place
                 assert NONE not in codes or not happening.is_late, f"{place} has ended, and is accepted"
                 assert LATE not in codes or happening.is_late, f"{place} is open, and is refused as late"
-                assert NONE not in codes or not happening.is_early, f"the topic of {place} is unknown"
+                assert NONE not in codes or not happening.is_of_other_topic, f"{place} is of another topic"
 
 
 def _groups(step: Step) -> Iterator[tuple[str, Group | ConsumerGroup]]:

@@ -48,7 +48,7 @@ def test_only_these_modules_use_private_names_of_kafka_python() -> None:
     }
     assert found == {
         "gateway/protocol/schemas.py": {"_struct", "_version"},
-        "kafka/transaction_log.py": {"_cluster", "_fetcher"},
+        "kafka/transaction_log.py": {"_cluster", "_fetcher", "_next_partition_records"},
     }
 
 

@@ -95,6 +95,10 @@ def writer_at(monkeypatch: pytest.MonkeyPatch, brokers: Any) -> TransactionWrite
     return writer
 
 
+def later() -> float:
+    return time.monotonic() + HANG_S
+
+
 def soon() -> float:
     return time.monotonic() + 0.05
 
@@ -167,6 +171,52 @@ def test_the_open_transactions_of_a_partition_are_bounded(
             asyncio.run(writing)
     else:
         assert asyncio.run(writing) == Place(41, str(OLD))
+
+
+def test_requests_for_a_partition_wait_for_their_turns(monkeypatch: pytest.MonkeyPatch):
+    """kafka-python refuses more requests than its bound. Other partitions have turns of their own."""
+    monkeypatch.setattr(module, "AT_ONCE", 2)
+
+    async def main() -> None:
+        may_answer = asyncio.Event()
+        brokers = Brokers()
+        send = brokers.send
+
+        async def slow(request: Any, node_id: int | None = None) -> Any:
+            brokers.sent.append("begun")
+            await may_answer.wait()
+            return await send(request, node_id)
+
+        brokers.send = slow  # type: ignore[method-assign]
+        writer = writer_at(monkeypatch, brokers)
+        joins = [asyncio.ensure_future(writer.join(OPEN, partition, later())) for partition in (1, 1, 1, 2)]
+        while len(brokers.sent) < 3:
+            await asyncio.sleep(0)
+        with pytest.raises(KafkaTimeoutError):
+            await writer.join(OPEN, 1, soon())
+        assert brokers.sent == ["begun"] * 3
+        may_answer.set()
+        await asyncio.gather(*joins)
+
+    asyncio.run(main())
+
+
+def test_a_producer_that_is_refused_takes_no_turn_while_it_pauses(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "AT_ONCE", 1)
+
+    async def main() -> None:
+        brokers = Brokers()
+        writer = writer_at(monkeypatch, brokers)
+        brokers.producers = [producer(n, is_open=True) for n in range(module.OPEN_TRANSACTIONS_WRITTEN_MAX)]
+        refused = asyncio.ensure_future(writer.write(OPEN, 1, *RECORD, later()))
+        while not brokers.sent:
+            await asyncio.sleep(0)
+        brokers.producers = []
+        brokers.topic_ids = [OLD, OLD]
+        assert await writer.write(Transaction("y", 8, 0), 1, *RECORD, later()) == Place(41, str(OLD))
+        assert await refused == Place(41, str(OLD))
+
+    asyncio.run(main())
 
 
 def test_retries_end_at_the_deadline(monkeypatch: pytest.MonkeyPatch):

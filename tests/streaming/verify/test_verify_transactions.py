@@ -44,10 +44,11 @@ class Transacting(WrittenTopics):
     def commit_outside(self, offset: int, partition: int = 0) -> None:
         self.ask(OffsetCommit, "a", offsets=(OffsetToCommit("t", partition, offset),))
 
-    def settle(self, before: int, *committed: int, topic_id: str = "id") -> None:
+    def settle(self, before: int, *committed: int, topic_id: str = "id", replaces: str = "") -> None:
         places = [each for each in self.places if self.settled_before <= each < before]
-        report = {"topic_id": topic_id, "settled_before": before, "ended": ended(places, *committed)}
-        self.ask(SettleTransactions, "", **report, settled_from=self.settled_before, principal=COORDINATOR)
+        report = {"topic_id": topic_id, "replaces": replaces, "settled_before": before}
+        report |= {"settled_from": self.settled_before, "ended": ended(places, *committed)}
+        self.ask(SettleTransactions, "", **report, principal=COORDINATOR)
         self.settled_before = before
 
     def passes(self, chance: random.Random | None = None) -> None:
@@ -194,7 +195,7 @@ def test_a_transactions_topic_that_was_made_anew_ends_all_transactions() -> None
     world.settle(2)
     world.passes()
     world.settled_before = 0
-    world.settle(4, 3, topic_id="another")
+    world.settle(4, 3, topic_id="another", replaces="id")
     world.passes()
     assert judge(world) == []
 
@@ -204,7 +205,7 @@ def test_a_late_report_of_an_earlier_topic_ends_no_transaction(is_lost: bool) ->
     """The coordinator ignores it: its driver stood still while the topic was made anew."""
     world = Transacting(["a"])
     world.settle(0)
-    world.settle(0, topic_id="another")
+    world.settle(0, topic_id="another", replaces="id")
     world.commit(3, 10, topic_id="another")
     world.passes()
     world.settle(4)
