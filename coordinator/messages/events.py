@@ -13,7 +13,14 @@ from coordinator.messages.move_events import (
     SlotsIgnored,
     SlotsReleased,
 )
-from coordinator.messages.observed_events import HistoryGap, MemberGone, ObservationBegan, OffsetsForgotten, TopicNamed
+from coordinator.messages.observed_events import (
+    HistoryGap,
+    MemberGone,
+    ObservationBegan,
+    OffsetsForgotten,
+    TopicNamed,
+    TopicsNamed,
+)
 from coordinator.messages.policy_events import (
     FreezeBegun,
     FreezeBroken,
@@ -42,6 +49,12 @@ class RebalanceStarted(Event, frozen=True, kw_only=True, tag="rebalance_started"
             and `joins_until_ms` is null.
         not_before_ms: The earliest possible start of an inferred rebalance; null if it is not known.
         unplanned_rounds: The number of generations before this one that ended without an assignment.
+        topics_added, topics_removed: The topics that a changed subscription has more and less, and those that a pattern
+            matches now and no more.
+        pattern: The pattern of a changed subscription, or the one that matches other topics.
+        assignor_before, assignor_after: The server assignor that the member preferred and prefers; null for none.
+        assignors: By server assignor, the members that prefer it, `ASSIGNOR_MEMBERS_MAX` at most.
+        timeout_ms: The rebalance timeout for which the member was dropped.
     """
 
     cause: str
@@ -55,6 +68,13 @@ class RebalanceStarted(Event, frozen=True, kw_only=True, tag="rebalance_started"
     how_known: str | UnsetType = UNSET
     not_before_ms: int | UnsetType | None = UNSET
     unplanned_rounds: int | UnsetType = UNSET
+    topics_added: tuple[str, ...] | UnsetType = UNSET
+    topics_removed: tuple[str, ...] | UnsetType = UNSET
+    pattern: str | UnsetType = UNSET
+    assignor_before: str | UnsetType | None = UNSET
+    assignor_after: str | UnsetType | None = UNSET
+    assignors: dict[str, tuple[str, ...]] | UnsetType = UNSET
+    timeout_ms: int | UnsetType = UNSET
 
 
 class Estimate(Struct, frozen=True, rename={"since": "from"}):
@@ -354,6 +374,7 @@ AnyEvent = (
     | MemberGone
     | OffsetsForgotten
     | TopicNamed
+    | TopicsNamed
     | Oversized
     | GroupReleased
     | GroupMoved

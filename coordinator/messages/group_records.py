@@ -20,7 +20,8 @@ class GroupMember(Struct, frozen=True, kw_only=True):
     A policy gives a member a `standing`: `standing_by` (it has no partitions yet), `called` (it has to join again for
     more of them) or `quarantined`.
 
-    Timeouts are null only in a group that Kafka's coordinator keeps, where its log does not name them.
+    Timeouts are null only in a group that Kafka's coordinator keeps, where its log does not name them. Only there, a
+    member that prefers a server assignor has it in `server_assignor`.
     """
 
     member_id: str
@@ -42,6 +43,7 @@ class GroupMember(Struct, frozen=True, kw_only=True):
     target: dict[str, list[int]] | UnsetType = UNSET
     standing: str | UnsetType = UNSET
     work: Work | UnsetType | None = UNSET
+    server_assignor: str | UnsetType = UNSET
 
 
 class Hold(Struct, frozen=True, kw_only=True):

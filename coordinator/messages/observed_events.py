@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from msgspec import Struct
+
 from coordinator.messages.fields import Event, MemberEvent
 
 
@@ -11,12 +13,18 @@ class ObservedCause(StrEnum):
     MEMBER_JOINED = "member_joined"
     MEMBER_GONE = "member_gone"
     STATIC_MEMBER_REPLACED = "static_member_replaced"  # another process has its instance id
-    METADATA_CHANGED = "metadata_changed"  # a member's topics, or the assignor
+    METADATA_CHANGED = "metadata_changed"  # a classic member's topics, or the assignor
     LEADER_REJOINED = "leader_rejoined"  # a partition is assigned that never was: a topic has more of them
     COOPERATIVE_ROUND = "cooperative_round"  # the second round of a cooperative rebalance
     PROTOCOL_UPGRADED = "protocol_upgraded"
     PROTOCOL_DOWNGRADED = "protocol_downgraded"
-    TOPICS_CHANGED = "topics_changed"  # a topic has other partitions, was made or deleted
+    SUBSCRIPTION_CHANGED = "subscription_changed"  # the topics or the pattern of a member of the consumer protocol
+    REGEX_RESOLVED = "regex_resolved"  # the pattern of members matches other topics
+    TOPICS_CHANGED = "topics_changed"  # a topic has other partitions or replicas on other racks, was made or deleted
+    ASSIGNOR_CHANGED = "assignor_changed"  # a member prefers another server assignor
+    ASSIGNORS_TIED = "assignors_tied"  # two assignors are preferred by as many members each: Kafka 4.4.0 never rests
+    REVOCATION_OVERDUE = "revocation_overdue"  # a member was dropped for its rebalance timeout
+    BROKERS_UPGRADED = "brokers_upgraded"  # from Kafka 4.0, whose epochs have no metadata hash
     UNKNOWN = "unknown"  # nothing differs, or the log has a gap
 
 
@@ -51,7 +59,8 @@ class MemberGone(MemberEvent, frozen=True, kw_only=True, tag="member_gone"):
         last_commit_ms: The time of the last commit of a partition that the member owned; null if none is known.
         session_timeout_ms: The member's session timeout; null if it is not recorded.
         likely: `left` if its last commit is so recent that the session cannot have expired, `expired` for a static
-            member, which does not leave by itself; null if it is not known.
+            member, which does not leave by itself, `revocation_overdue` if it had partitions to give up for just as
+            long as its rebalance timeout; null if it is not known.
     """
 
     last_commit_ms: int | None
@@ -71,3 +80,29 @@ class TopicNamed(Event, frozen=True, kw_only=True, tag="topic_named"):
 
     topic_id: str
     topic_name: str
+
+
+class TopicChange(Struct, frozen=True):
+    """A change of a topic between two group epochs.
+
+    Args:
+        what: `made`, `deleted`, `made_anew` (the name has another id), `partitions`, or `racks` (its replicas are on
+            other racks, and nothing else has changed).
+        partitions_before, partitions: The partition counts; null where the topic did not exist.
+    """
+
+    topic: str
+    what: str
+    partitions_before: int | None = None
+    partitions: int | None = None
+
+
+class TopicsNamed(Event, frozen=True, kw_only=True, tag="topics_named"):
+    """The changed topics of the group epoch `generation_id`.
+
+    Since 4.1 Kafka records a hash of the topics with each epoch (KIP-1101). The observer has computed both hashes, that
+    of the epoch before and that of this one, from the brokers' metadata; so the changes are certain. Before 4.1 Kafka
+    recorded the topics themselves. `at_ms` is later than the epoch's time.
+    """
+
+    changes: tuple[TopicChange, ...]

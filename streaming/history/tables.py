@@ -61,6 +61,12 @@ EVENTS = pa.schema([
     ("topic_id", _TEXT), ("topic_name", _TEXT),
     # offsets_dropped
     ("current_id", _TEXT),
+    # the causes of group epochs of groups that Kafka's coordinator keeps, and topics_named
+    ("topics_added", _TEXTS), ("topics_removed", _TEXTS), ("pattern", _TEXT), ("assignor_before", _TEXT),
+    ("assignor_after", _TEXT), ("assignors", pa.map_(_TEXT, _TEXTS)), ("timeout_ms", _INT),
+    ("changes", pa.list_(pa.struct([
+        ("topic", _TEXT), ("what", _TEXT), ("partitions_before", _INT), ("partitions", _INT),
+    ]))),
     _PUBLISHED_BY,
 ])  # fmt: skip
 
@@ -73,7 +79,7 @@ GROUPS = pa.schema([
         ("fencing_token", _LONG), ("rack_id", _TEXT), ("member_epoch", _INT), ("state", _TEXT),
         ("subscribed_topics", _TEXTS), ("regex", _TEXT), ("revoking", _ASSIGNED), ("target", _ASSIGNED),
         ("protocol", _TEXT), ("standing", _TEXT),
-        ("work", pa.struct([("connectors", _TEXTS), ("tasks", _ASSIGNED)]))]))),
+        ("work", pa.struct([("connectors", _TEXTS), ("tasks", _ASSIGNED)])), ("server_assignor", _TEXT)]))),
     # only groups of the consumer protocol have these
     ("type", _TEXT), ("assignment_epoch", _INT),
     # only groups on which a policy has an effect have it
@@ -112,6 +118,8 @@ def to_row(record: AnyEvent | GroupRecord | OffsetRecord, topic_prefix: str) -> 
     row["at"], row["topic_prefix"] = row[AT_MS[table_of(record)]], topic_prefix
     if "partitions" in row:
         row["partitions"] = json.dumps(row["partitions"])
+    if "assignors" in row:
+        row["assignors"] = list(row["assignors"].items())
     for member in row["members"] if isinstance(record, GroupRecord) else ():
         for field in "assigned", "revoking", "target":
             if member.get(field) is not None:

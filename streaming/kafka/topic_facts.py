@@ -50,7 +50,7 @@ class TopicFacts:
             BrokerUnreachable: No broker answers.
         """
         facts = {name: TopicFact(name) for name in names}
-        legal = [name for name in facts if _LEGAL.fullmatch(name)]
+        legal = list(filter(is_legal, facts))
         for start in range(0, len(legal), AT_ONCE_MAX):
             part = legal[start : start + AT_ONCE_MAX]
             for name in part:
@@ -80,6 +80,11 @@ class TopicFacts:
             raise unreachable(self._settings, error) from error
 
 
+def is_legal(name: str) -> bool:
+    """Return whether a topic may have this name."""
+    return _LEGAL.fullmatch(name) is not None
+
+
 def facts_in(topics: Iterable[Any]) -> dict[str, TopicFact]:
     """Return the facts in a Metadata response's entries; see `TopicFacts.of`."""
     facts = dict[str, TopicFact]()
@@ -87,10 +92,10 @@ def facts_in(topics: Iterable[Any]) -> dict[str, TopicFact]:
         if topic.error_code in _ABSENT:
             facts[topic.name] = TopicFact(topic.name)
         elif not topic.error_code and topic.name:
-            facts[topic.name] = TopicFact(topic.name, _id_text(topic.topic_id), len(topic.partitions))
+            facts[topic.name] = TopicFact(topic.name, id_text(topic.topic_id), len(topic.partitions))
     return facts
 
 
-def _id_text(topic_id: UUID) -> str:
+def id_text(topic_id: UUID) -> str:
     """Return a topic id as Kafka prints it: URL-safe base64 without padding."""
     return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")

@@ -4,6 +4,7 @@ Kafka writes the group epoch when a rebalance begins, and each member's step of 
 written together, are judged together.
 """
 
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, NamedTuple
@@ -17,19 +18,42 @@ from coordinator.messages.events import (
     MemberJoined,
     RebalanceCompleted,
 )
-from coordinator.messages.observed_events import HistoryGap, MemberGone, ObservationBegan, ObservedCause
+from coordinator.messages.observed_events import (
+    HistoryGap,
+    MemberGone,
+    ObservationBegan,
+    ObservedCause,
+    TopicChange,
+    TopicsNamed,
+)
 from streaming.observe.classic import gone_fields
 from streaming.observe.format import Entry
-from streaming.observe.inference import Difference, because, difference
+from streaming.observe.inference import (
+    UNREVOKED,
+    Difference,
+    because,
+    changed_assignor,
+    changed_subscription,
+    changed_topics,
+    difference,
+    is_overdue,
+    overdue,
+    preferred_assignors,
+    resolved_pattern,
+    tied_assignors,
+)
 from streaming.observe.names import id_text
-from streaming.observe.publishing import CONSUMER, PUBLISHED_MEMBERS_FREE, Publisher, owners_of, state_of
+from streaming.observe.publishing import CONSUMER, PUBLISHED_MEMBERS_FREE, Publisher, owners_of, state_of, subscribed_by
 from streaming.observe.schemas import Kind
-from streaming.observe.state import AWAY_EPOCH, REASONS_MAX, Change, Group, Member, Owned, Reason
+from streaming.observe.state import AWAY_EPOCH, REASONS_MAX, Change, Group, HashChange, Member, Owned, Reason
 
 RECORDED = "recorded"
 
 FIRST_EPOCH = 2
 """The first epoch of a new group: Kafka raises it for the group, and again for its first member."""
+
+NO_HASH = 0
+"""The metadata hash of a group without a topic, and of all groups of brokers before 4.1."""
 
 
 class Step(NamedTuple):
@@ -95,11 +119,14 @@ class _Run:
         self.is_first = group.type != CONSUMER and not self.is_upgrade
         self.is_complete = origin is not Origin.UNKNOWN and (self.is_first or group.at_offset >= hole_end)
         self.generation_before = group.generation
-        self.touched = None if self.is_upgrade else {step.entry.name for step in steps}
+        self.touched = None if self.is_upgrade else dict.fromkeys(step.entry.name for step in steps)
         self.owned = {} if self.is_first else owners_of(group, publisher.names, self.touched)
         self.before = {} if self.is_first else dict(group.members)
         self.placed: set[str] = set()
-        self.changed: list[Member] = []
+        self.patterns_before = dict(group.patterns)
+        self.hash_before = group.metadata_hash if group.type == CONSUMER else None
+        self.old_topics_before = dict(group.old_topics)
+        self.has_old_topics = self.has_lost_old_topics = False
         self.away: list[Member] = []
         self.epoch: int | None = None
         self.planned_ms: int | None = None
@@ -112,11 +139,14 @@ class _Run:
         if group.type != CONSUMER:
             group.type, group.protocol_type, group.protocol_name, group.leader = CONSUMER, None, None, None
             group.released, group.assignment_epoch, group.is_settling = None, 0, self.is_first
+            group.metadata_hash, group.old_topics = None, {}
             if self.is_first:
                 group.members, group.waiting = {}, []
         for step in self.steps:
             if taker := _TAKERS.get(step.entry.kind):
                 taker(self, step)
+        if self.epoch is not None:
+            self.publisher.topics.update(subscribed_by(group.members.values(), group.patterns))
         group.at_offset = self.steps[-1].offset
 
     def take_member(self, step: Step) -> None:
@@ -145,8 +175,7 @@ class _Run:
         if earlier is not None:
             member.epoch, member.state, member.target = earlier.epoch, earlier.state, earlier.target
             member.assigned, member.revoking = earlier.assigned, earlier.revoking
-            if not self.is_upgrade and (member.topics, member.regex) != (earlier.topics, earlier.regex):
-                self.changed.append(member)
+            member.unrevoked_ms = earlier.unrevoked_ms
         self.group.members[id_] = member
 
     def take_current(self, step: Step) -> None:
@@ -156,6 +185,7 @@ class _Run:
         if value["epoch"] == AWAY_EPOCH and member.epoch != AWAY_EPOCH:
             self.away.append(member)
         member.epoch, member.state = value["epoch"], value["state"]
+        member.unrevoked_ms = step.at_ms if member.state == UNREVOKED else None
         held = set(_partitions(member.assigned, member.revoking))
         member.assigned, member.revoking = _owned(value["assigned"]), _owned(value["revoking"])
         if gained := set(_partitions(member.assigned)) - held:
@@ -187,7 +217,7 @@ class _Run:
             epoch = step.entry.value["epoch"]
             if epoch != self.group.generation or self.group.is_settling:
                 self.epoch = epoch
-            self.group.generation = epoch
+            self.group.generation, self.group.metadata_hash = epoch, step.entry.value["metadata_hash"]
 
     def take_target_epoch(self, step: Step) -> None:
         if step.entry.value is not None:
@@ -199,10 +229,19 @@ class _Run:
         if step.entry.value is None:
             patterns.pop(pattern, None)
             return
-        topics = sorted(step.entry.value["topics"])
-        if pattern in patterns and patterns[pattern] != topics:
-            self.changed += [member for member in self.group.members.values() if member.regex == pattern]
-        patterns[pattern] = topics
+        patterns[pattern] = sorted(step.entry.value["topics"])
+
+    def take_old_topics(self, step: Step) -> None:
+        """Note the topics that a broker before 4.1 has recorded. A later broker writes their tombstone."""
+        self.has_old_topics, self.has_lost_old_topics = step.entry.value is not None, step.entry.value is None
+        self.group.old_topics = {
+            topic["name"]: (
+                id_text(topic["topic_id"]) or "",
+                topic["partitions"],
+                zlib.crc32(repr(_racks(topic)).encode()),
+            )
+            for topic in (step.entry.value or {"topics": ()})["topics"]
+        }
 
     # -- the events ----------------------------------------------------------------------------------------------------
 
@@ -210,7 +249,7 @@ class _Run:
         """Publish the differences between the group before the run and after it."""
         group, publisher = self.group, self.publisher
         if self.is_first:
-            is_founded = self.is_complete and self.epoch is not None and self.epoch <= FIRST_EPOCH
+            is_founded = self.is_complete and (self.epoch or self._epoch_of_patterns()) in range(1, FIRST_EPOCH + 1)
             publisher.event(ObservationBegan, group, self.at_ms, founded=is_founded, from_offset=self.steps[0].offset)
         if group.is_settling and not self._settle():
             return
@@ -235,12 +274,20 @@ class _Run:
             )
         self._publish_members(found)
         self._wait_for_epoch(found)
-        if self.epoch is not None and group.members:
+        if self.epoch is not None and (group.members or group.change is not None):
             self._begin()
         elif group.change is not None and self.planned_ms is not None:
             group.change.planned_ms = self.planned_ms
         self._hand_over()
         self._end()
+
+    def _epoch_of_patterns(self) -> int | None:
+        """Return the epoch of a group that members with patterns found: it is recorded when a pattern is resolved."""
+        members = self.group.members.values()
+        if not members or not all(member.regex and not member.topics for member in members):
+            return None
+        epochs = {member.epoch for member in members}
+        return max(epochs) if max(epochs) < FIRST_EPOCH else None
 
     def _settle(self) -> bool:
         """Return whether the history begins with this run, in which the members that are not new are no news.
@@ -268,6 +315,8 @@ class _Run:
             publisher.member_event(MemberAway, group, member, at_ms, until_ms=None)
         for member in found.gone:
             fields = gone_fields(member, at_ms, None)
+            if is_overdue(member, at_ms):
+                fields["likely"] = ObservedCause.REVOCATION_OVERDUE.value
             if fields["likely"] == "expired" and member.epoch != AWAY_EPOCH and not member.is_classic:
                 fields["likely"] = None  # unlike a classic one, such a static member leaves when it closes for good
             publisher.member_event(MemberGone, group, member, at_ms, **fields)
@@ -281,20 +330,83 @@ class _Run:
             first = next((member for member in joined if not member.is_classic), None)
             causes.append(because(ObservedCause.PROTOCOL_UPGRADED, first))
             joined = [member for member in joined if member is not first]
-        causes += [because(ObservedCause.MEMBER_GONE, member) for member in found.gone]
+        causes += [
+            overdue(member) if is_overdue(member, self.at_ms) else because(ObservedCause.MEMBER_GONE, member)
+            for member in found.gone
+        ]
         causes += [because(ObservedCause.MEMBER_JOINED, member) for member in joined]
-        causes += [because(ObservedCause.METADATA_CHANGED, member) for member in self.changed]
+        causes += self._changed_members(found)
+        causes += self._resolved_patterns()
         self.group.waiting = [*self.group.waiting, *causes][:REASONS_MAX]
+
+    def _changed_members(self, found: Difference) -> Iterator[Reason]:
+        """Yield the changed subscriptions, and the changed assignors if they have raised the epoch.
+
+        A changed assignor raises it only if most members prefer another one since.
+        """
+        if self.is_upgrade:
+            return
+        after = self.group.members
+        pairs = [(self.before[id_], after[id_]) for id_ in self.touched or () if id_ in self.before and id_ in after]
+        pairs += found.replaced
+        yield from filter(None, (changed_subscription(*pair) for pair in pairs))
+        if self.epoch is not None and (changed := [*filter(None, (changed_assignor(*pair) for pair in pairs))]):
+            preferred, was_preferred = preferred_assignors(after.values()), preferred_assignors(self.before.values())
+            if preferred.keys() != was_preferred.keys() or len(preferred) > 1:
+                yield from changed
+
+    def _resolved_patterns(self) -> Iterator[Reason]:
+        for pattern, topics in self.group.patterns.items():
+            if (before := self.patterns_before.get(pattern)) is not None and before != topics:
+                members = [member for member in self.group.members.values() if member.regex == pattern]
+                if members and (reason := resolved_pattern(pattern, before, topics, members)) is not None:
+                    yield reason
 
     def _begin(self) -> None:
         """Publish the start of a rebalance. Its epoch is recorded, and with it the time."""
         group = self.group
-        causes, group.waiting = group.waiting or [because(ObservedCause.TOPICS_CHANGED)], []
+        waiting, group.waiting = group.waiting, []
+        of_topics, changes = self._changed_topics()
+        causes = [*waiting[: REASONS_MAX - len(of_topics)], *of_topics] or [self._only_cause()]
         now_ms = group.advance(self.at_ms)
         if group.change is None:
             group.change = Change(now_ms, list(self.before))
         group.change.planned_ms = self.planned_ms if group.assignment_epoch == group.generation else None
         self.publisher.started(group, causes, now_ms, joins_until_ms=now_ms, how_known=RECORDED)
+        if changes:
+            self.publisher.event(TopicsNamed, group, now_ms, changes=changes)
+
+    def _changed_topics(self) -> tuple[list[Reason], tuple[TopicChange, ...]]:
+        """Return the cause of the epoch that lies in topics, if any, and the changes as far as they are recorded.
+
+        If members subscribe to other topics as well, the hash differs in any case: the driver finds out whether a topic
+        has changed too.
+        """
+        group, before = self.group, self.hash_before
+        if self.has_lost_old_topics and group.metadata_hash and before == NO_HASH:
+            return [because(ObservedCause.BROKERS_UPGRADED)], ()
+        names = subscribed_by(group.members.values(), group.patterns)
+        names_before = subscribed_by(self.before.values(), self.patterns_before)
+        both = set(names).intersection(names_before)
+        if self.has_old_topics and self.old_topics_before:
+            old, new = (
+                {n: t for n, t in each.items() if n in both} for each in (self.old_topics_before, group.old_topics)
+            )
+            changes = changed_topics(old, new)
+            return [because(ObservedCause.TOPICS_CHANGED)] * bool(changes), changes
+        if before is None or before == group.metadata_hash or not both:
+            return [], ()
+        self.publisher.hash_changes.append(
+            HashChange(group.group_id, group.generation, before, group.metadata_hash or NO_HASH, names_before, names)
+        )
+        return [because(ObservedCause.TOPICS_CHANGED)] * (names == names_before), ()
+
+    def _only_cause(self) -> Reason:
+        """Return the cause of an epoch that no member has caused. Without another hash, it is no topic."""
+        has_changed = self.hash_before is not None and self.hash_before != self.group.metadata_hash
+        if has_changed or self.has_old_topics:
+            return because(ObservedCause.TOPICS_CHANGED)
+        return tied_assignors(self.group.members.values()) or because(ObservedCause.UNKNOWN)
 
     def _hand_over(self) -> None:
         """Publish the partitions that changed their owner, without those whose owner before was not known.
@@ -344,9 +456,10 @@ _TAKERS: Mapping[Kind, Callable[[_Run, Step], None]] = {
     Kind.TARGET: _Run.take_target,
     Kind.CURRENT: _Run.take_current,
     Kind.PATTERN: _Run.take_pattern,
+    Kind.OLD_TOPICS: _Run.take_old_topics,
 }
 
-OF_CONSUMERS = frozenset({*_TAKERS, Kind.OLD_TOPICS})
+OF_CONSUMERS = frozenset(_TAKERS)
 """The records of groups of the consumer protocol."""
 
 
@@ -359,3 +472,8 @@ def _partitions(*parts: Owned) -> Iterator[tuple[str, int]]:
 
 def _owned(parts: Iterable[dict[str, Any]]) -> Owned:
     return {id_text(part["topic_id"]) or "": sorted(part["partitions"]) for part in parts}
+
+
+def _racks(topic: Mapping[str, Any]) -> list[tuple[int, list[str]]]:
+    """Return the partitions of a recorded topic with the racks of their replicas, in order."""
+    return sorted((each["partition"], sorted(each["racks"])) for each in topic["racks"])

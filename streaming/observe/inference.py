@@ -1,19 +1,25 @@
 """What follows from the difference of two records of a classic group: the causes of a rebalance, and why a member is
-gone.
+gone. Kafka writes a classic group once for each generation, and no cause.
 
-Kafka writes a classic group once for each generation, and no cause. So everything here is an inference.
+Of a group of the consumer protocol it writes each epoch, and the subscriptions, assignors and states of the members;
+`changed_subscription` and the functions after it compare these.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec import UNSET
+
 from coordinator.base.consumer_protocol import READABLE, subscribed_topics
-from coordinator.messages.observed_events import ObservedCause
+from coordinator.messages.observed_events import ObservedCause, TopicChange
 from streaming.observe.publishing import Owners
-from streaming.observe.state import Group, Member, Place, Reason
+from streaming.observe.state import Details, Group, Member, OldTopic, Place, Reason
 
 COOPERATIVE = "cooperative"
 """A part of the names of assignors whose members keep their partitions during a rebalance."""
+
+
+NO_DETAILS = Details()
 
 
 class Difference(NamedTuple):
@@ -45,11 +51,13 @@ def difference(before: Mapping[str, Member], after: Mapping[str, Member]) -> Dif
     return Difference(list(joined.values()), list(gone.values()), replaced)
 
 
-def because(cause: ObservedCause, member: Member | None = None, reason: str | None = None) -> Reason:
+def because(
+    cause: ObservedCause, member: Member | None = None, reason: str | None = None, details: Details = NO_DETAILS
+) -> Reason:
     """Return a cause with its member."""
     if member is None:
-        return Reason(cause.value, reason=reason)
-    return Reason(cause.value, member.member_id, member.client_id, member.client_host, reason)
+        return Reason(cause.value, reason=reason, details=details)
+    return Reason(cause.value, member.member_id, member.client_id, member.client_host, reason, details)
 
 
 def reasons(before: Group, after: Group, found: Difference, owned: Owners, owns: Owners) -> list[Reason]:
@@ -113,3 +121,119 @@ def likely(member: Member, joins_end_ms: int, recorded_ms: int | None) -> str | 
         if recorded_ms is None or (wait_ms is not None and joins_end_ms < recorded_ms + wait_ms):
             return "left"
     return "expired" if member.group_instance_id is not None else None
+
+
+# -- groups of the consumer protocol -----------------------------------------------------------------------------------
+
+UNREVOKED = 1
+"""The state of a member that has partitions to give up."""
+
+REVOCATION_LATE_MS = 5_000
+"""The longest time that a broker needs to drop a member whose rebalance timeout has passed."""
+
+ASSIGNOR_MEMBERS_MAX = 3
+"""The members that a tie of assignors names for each of them."""
+
+
+def changed_subscription(before: Member, after: Member) -> Reason | None:
+    """Return that a member subscribes to other topics or has another pattern; None if it does not."""
+    if (before.topics, before.regex) == (after.topics, after.regex):
+        return None
+    details = Details(
+        topics_added=tuple(sorted(set(after.topics) - set(before.topics))),
+        topics_removed=tuple(sorted(set(before.topics) - set(after.topics))),
+        pattern=UNSET if after.regex == before.regex else after.regex or "",
+    )
+    return because(ObservedCause.SUBSCRIPTION_CHANGED, after, details=details)
+
+
+def resolved_pattern(pattern: str, before: list[str], after: list[str], members: Sequence[Member]) -> Reason | None:
+    """Return that a pattern matches other topics; None if it does not. The member is the only one that has it."""
+    if before == after:
+        return None
+    details = Details(
+        topics_added=tuple(sorted(set(after) - set(before))),
+        topics_removed=tuple(sorted(set(before) - set(after))),
+        pattern=pattern,
+    )
+    return because(ObservedCause.REGEX_RESOLVED, members[0] if len(members) == 1 else None, details=details)
+
+
+def changed_assignor(before: Member, after: Member) -> Reason | None:
+    """Return that a member prefers another server assignor; None if it does not."""
+    if before.assignor == after.assignor:
+        return None
+    details = Details(assignor_before=before.assignor, assignor_after=after.assignor)
+    return because(ObservedCause.ASSIGNOR_CHANGED, after, details=details)
+
+
+def preferred_assignors(members: Iterable[Member]) -> dict[str, tuple[str, ...]]:
+    """Return the server assignors that most members prefer, each with these members. A group without preferences has
+    none; it has several if as many members prefer each of them.
+
+    Source: Kafka's ConsumerGroup.preferredServerAssignor.
+    """
+    found = dict[str, list[str]]()
+    for member in members:
+        if member.assignor:
+            found.setdefault(member.assignor, []).append(member.member_id)
+    most = max(map(len, found.values()), default=0)
+    return {assignor: tuple(ids) for assignor, ids in sorted(found.items()) if len(ids) == most}
+
+
+def tied_assignors(members: Iterable[Member]) -> Reason | None:
+    """Return that as many members prefer one server assignor as another; None if there is no such tie.
+
+    Kafka 4.4.0 then takes the preferred assignor for another one at each heartbeat of one of these members, and raises
+    the group epoch.
+    """
+    preferred = preferred_assignors(members)
+    if len(preferred) < 2:
+        return None
+    shown = {assignor: ids[:ASSIGNOR_MEMBERS_MAX] for assignor, ids in preferred.items()}
+    return because(ObservedCause.ASSIGNORS_TIED, details=Details(assignors=shown))
+
+
+def is_overdue(member: Member, gone_ms: int) -> bool:
+    """Return whether a member was dropped because it did not give up partitions within its rebalance timeout.
+
+    The brokers start its timer with the record that says what it has to give up. Nothing else drops it at just this
+    time: an expired session would have dropped it before or later.
+
+    Args:
+        gone_ms: The time of its tombstone.
+    """
+    since_ms, timeout_ms = member.unrevoked_ms, member.rebalance_timeout_ms
+    if member.state != UNREVOKED or since_ms is None or timeout_ms is None:
+        return False
+    return 0 <= gone_ms - since_ms - timeout_ms <= REVOCATION_LATE_MS
+
+
+def overdue(member: Member) -> Reason:
+    """Return that a member was dropped for its rebalance timeout."""
+    details = Details(timeout_ms=member.rebalance_timeout_ms or 0)
+    return because(ObservedCause.REVOCATION_OVERDUE, member, details=details)
+
+
+def changed_topics(before: Mapping[str, OldTopic], after: Mapping[str, OldTopic]) -> tuple[TopicChange, ...]:
+    """Return the changes of topics that brokers before 4.1 have recorded."""
+    return tuple(
+        change
+        for name in sorted(before.keys() | after.keys())
+        if (change := topic_change(name, before.get(name), after.get(name))) is not None
+    )
+
+
+def topic_change(name: str, before: OldTopic | None, after: OldTopic | None) -> TopicChange | None:
+    """Return the change of a topic, given as its id, its partition count, and a number for all that belongs to it; None
+    if nothing has changed. A topic that does not exist is None."""
+    if before == after:
+        return None
+    counts = before[1] if before else None, after[1] if after else None
+    if before is None or after is None:
+        what = "deleted" if after is None else "made"
+    elif before[0] != after[0]:
+        what = "made_anew"
+    else:
+        what = "racks" if before[1] == after[1] else "partitions"
+    return TopicChange(name, what, *counts)

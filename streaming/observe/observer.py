@@ -28,6 +28,7 @@ from streaming.observe.naming import Naming
 from streaming.observe.operator import INPUT_COLUMNS, STATE_SCHEMA, ObserveOperator, Start
 from streaming.observe.source import Source
 from streaming.observe.tally import Observed, ProgressLog
+from streaming.observe.topic_naming import TopicNaming
 from streaming.observe.watch import SourceWatch
 from streaming.query.checkpoint import checkpoint
 from streaming.query.checkpoint.lost import refuse_lost
@@ -158,7 +159,7 @@ class Observer:
         self._begin_again: Callable[[], StreamingQuery]
         self._outage = Outage(settings, _topics(settings), CAUSES)
         self._active_s: float | None = None
-        self._naming: Naming | None = None
+        self._naming: list[Naming | TopicNaming] = []
         self._topic_watch = TopicWatch(settings, topics.observed_layout(settings))
         self._mark = Mark()
         self._stopping = threading.Event()
@@ -186,8 +187,9 @@ class Observer:
         work = lambda: self._open(spark, found, own, ids)  # noqa: E731
         if (has_records := self._store.attempt(work, lambda: self._store.refusal)) is None:
             return
-        self._naming = Naming.of(settings, self.observed)
-        self._naming.start()
+        self._naming = [Naming.of(settings, self.observed), TopicNaming.of(settings, self.observed)]
+        for each in self._naming:
+            each.start()
         self._topic_watch.start(ids)
         self.watch = SourceWatch.of(settings, found, self.observed)
         self.watch.start()
@@ -322,8 +324,8 @@ class Observer:
         """
         self._stopping.set()
         self._store.close()
-        if self._naming is not None:
-            self._naming.close()
+        for each in self._naming:
+            each.close()
         if self.watch is not None:
             self.watch.close()
         self._topic_watch.close()

@@ -1,10 +1,11 @@
 """The stateful operator handles one batch of one partition of `__consumer_offsets`. The logic is in `partition`.
 
-Spark calls it with the records of one partition, and with the names of topic ids that the driver has written for that
-partition, in no particular order.
+Spark calls it with the records of one partition, and with what the driver has written for that partition, the names of
+topic ids and the topics behind changes of metadata hashes, in no particular order.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -18,8 +19,9 @@ from pyspark.sql.streaming.state import GroupState
 
 from coordinator.base.errors import CorruptState
 from coordinator.base.hashing import shard_of
+from coordinator.messages.observed_events import TopicChange
 from coordinator.messages.outputs import Output
-from streaming.observe.partition import UNNAMED_TOLD_MAX, Partition, Span
+from streaming.observe.partition import UNNAMED_TOLD_MAX, Named, Partition, Span
 from streaming.observe.state import Row
 from streaming.observe.tally import Tally
 from streaming.query.operator.durable import BATCH, sync_before_output
@@ -40,6 +42,16 @@ class Name(msgspec.Struct, frozen=True):
     name: str
 
 
+class TopicsOfEpoch(msgspec.Struct, frozen=True):
+    """The value of a record with the changed topics of a group epoch; see `partition.Named`."""
+
+    shard: int
+    group_id: str
+    group_epoch: int
+    hash: int
+    changes: tuple[TopicChange, ...]
+
+
 class Start(msgspec.Struct, frozen=True):
     """The facts at a start of the query. They hold from `first_batch` on, also for a batch that is repeated later.
 
@@ -53,7 +65,10 @@ class Start(msgspec.Struct, frozen=True):
     retention_ms: int | None = None
 
 
-_decode_name = msgspec.json.Decoder(Name).decode
+_decoders: tuple[Callable[[bytes], Name | TopicsOfEpoch], ...] = (
+    msgspec.json.Decoder(Name).decode,
+    msgspec.json.Decoder(TopicsOfEpoch).decode,
+)
 
 
 @dataclass(frozen=True)
@@ -81,10 +96,10 @@ class ObserveOperator:
         """
         disable_garbage_collection()
         sync_before_output(self.synced)
-        number, rows, names = _sorted(frames)
+        number, rows, names, changed = _sorted(frames)
         stored = state.getOption
         partition = Partition(number, None if stored is None else unpacked(stored[0]), self._span(number))
-        partition.read(rows, names)
+        partition.read(rows, names, changed)
         state.update((pybase64.b64encode_as_string(partition.to_bytes()),))
         written: list[tuple[Any, ...]] = [(*each, None) for each in self._packs(partition)]
         written.append((None, None, None, None, None, None, _tally(partition).to_json()))
@@ -122,27 +137,34 @@ def unpacked(stored: str) -> bytes:
         raise CorruptState(f"a partition's state is not base 64: {error}") from error
 
 
-def _sorted(frames: Iterator[pd.DataFrame]) -> tuple[int, list[Row], list[tuple[str, str]]]:
-    """Return the partition's number, its records in the order of the log, and the names of topic ids."""
-    number, rows, named = 0, list[Row](), list[tuple[int, str, str]]()
+def _sorted(frames: Iterator[pd.DataFrame]) -> tuple[int, list[Row], list[tuple[str, str]], list[Named]]:
+    """Return the partition's number, its records in the order of the log, the names of topic ids, and the topics behind
+    changes of metadata hashes."""
+    number, rows, written = 0, list[Row](), list[tuple[int, Name | TopicsOfEpoch]]()
     for frame in frames:
         for each in frame[list(INPUT_COLUMNS)].itertuples(index=False, name=None):
             number, is_name, offset, at_ms, key, value = each
             if not is_name:
                 rows.append((offset, at_ms, key, value))
-            elif (name := _name_in(value)) is not None:
-                named.append((offset, name.topic_id, name.name))
+            elif (found := _driver_record(value)) is not None:
+                written.append((offset, found))
     rows.sort(key=itemgetter(0))
-    named.sort()
-    return int(number), rows, [(topic_id, name) for _, topic_id, name in named]
+    written.sort(key=itemgetter(0))
+    names = [(each.topic_id, each.name) for _, each in written if isinstance(each, Name)]
+    changed = [
+        Named(each.group_id, each.group_epoch, each.hash, each.changes)
+        for _, each in written
+        if isinstance(each, TopicsOfEpoch)
+    ]
+    return int(number), rows, names, changed
 
 
-def _name_in(value: bytes | None) -> Name | None:
-    """Return the name in a record's value; None if it is none. Only the driver should write such records."""
-    try:
-        return None if value is None else _decode_name(value)
-    except (msgspec.MsgspecError, ValueError):
-        return None
+def _driver_record(value: bytes | None) -> Name | TopicsOfEpoch | None:
+    """Return the value of a record of the driver; None if it is none. Only the driver should write such records."""
+    for decode in _decoders:
+        with suppress(msgspec.MsgspecError, ValueError):
+            return decode(value or b"")
+    return None
 
 
 def _tally(partition: Partition) -> Tally:
@@ -155,4 +177,6 @@ def _tally(partition: Partition) -> Tally:
         published=len(partition.outputs),
         unnamed=unnamed[:UNNAMED_TOLD_MAX],
         unnamed_total=len(unnamed),
+        hash_changes=partition.hash_changes,
+        topics=partition.topics,
     )

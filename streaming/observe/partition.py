@@ -14,7 +14,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from coordinator.messages.events import GroupDeleted, Rejected
-from coordinator.messages.observed_events import ObservationBegan, OffsetsForgotten, TopicNamed
+from coordinator.messages.observed_events import (
+    ObservationBegan,
+    OffsetsForgotten,
+    TopicChange,
+    TopicNamed,
+    TopicsNamed,
+)
 from coordinator.messages.outputs import Output
 from streaming.observe import state
 from streaming.observe.classic import take_classic, take_downgrade
@@ -26,13 +32,19 @@ from streaming.observe.publishing import CLASSIC, CONSUMER, SHARE, STREAMS, Publ
 from streaming.observe.schemas import SHARE as OF_SHARE
 from streaming.observe.schemas import STREAMS as OF_STREAMS
 from streaming.observe.schemas import Kind
-from streaming.observe.state import Group, Place, Row
+from streaming.observe.state import HASH_CHANGES_MAX, Group, HashChange, Place, Row
 
 REJECTED_MAX = 32
 """The events about unreadable records that one batch of a partition may publish; further ones are only counted."""
 
 UNNAMED_TOLD_MAX = 100
 """The topic ids whose names one batch of a partition asks for."""
+
+HASH_CHANGES_SHOWN_MAX = 20
+"""The changes of metadata hashes whose topics one batch of a partition asks for, the oldest first."""
+
+TOPICS_SHOWN_MAX = 1_000
+"""The subscribed topics of groups with a new epoch that one batch of a partition names."""
 
 _OFFSETS = str(Kind.OFFSET.value)
 
@@ -52,6 +64,19 @@ class Span(NamedTuple):
 
     end: int = 0
     retention_ms: int | None = None
+
+
+class Named(NamedTuple):
+    """The driver's answer about a change of a group's metadata hash; see `state.HashChange`.
+
+    Args:
+        changes: Empty if no topic has changed, or if it is not known which one has.
+    """
+
+    group_id: str
+    group_epoch: int
+    hash: int
+    changes: tuple[TopicChange, ...]
 
 
 class Partition:
@@ -91,14 +116,27 @@ class Partition:
         self.stored.unnamed = sorted(self.names.unnamed)
         return state.to_bytes(self.stored)
 
-    def read(self, rows: Iterable[Row], named: Iterable[tuple[str, str]] = ()) -> None:
+    @property
+    def hash_changes(self) -> list[HashChange]:
+        """The changes of metadata hashes whose topics are to be named."""
+        return self.stored.hash_changes[:HASH_CHANGES_SHOWN_MAX]
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics to which groups with a new epoch in this batch subscribe."""
+        return sorted(self.publisher.topics)[:TOPICS_SHOWN_MAX]
+
+    def read(self, rows: Iterable[Row], named: Iterable[tuple[str, str]] = (), changed: Iterable[Named] = ()) -> None:
         """Translate the records of a batch, and publish the last commits of each partition.
 
         Args:
             rows: The records in the order of their offsets.
             named: Names of topic ids. Groups that were published with these ids are published anew.
+            changed: The topics behind changes of metadata hashes. An answer to no such change is passed over.
         """
         self._learn(named)
+        for each in changed:
+            self._name_topics(each)
         held, self.stored.held = self.stored.held, []
         for row in held:
             self._follow(row)
@@ -229,6 +267,8 @@ class Partition:
             elif classics and group.version == 0:
                 origin = Origin.UNKNOWN
             take_run(self.publisher, group, consumers, hole_end, origin)
+            changes, self.publisher.hash_changes = self.publisher.hash_changes, []
+            self.stored.hash_changes = [*self.stored.hash_changes, *changes][-HASH_CHANGES_MAX:]
 
     def _list(self, group: Group, steps: Sequence[Step], kind: str) -> None:
         """Publish a share or streams group by its id, its type and its epoch."""
@@ -335,6 +375,16 @@ class Partition:
         if missed:
             for group_id in {**self.stored.groups, **self._open}:
                 self._rename(self._group(group_id), missed)
+
+    def _name_topics(self, answer: Named) -> None:
+        """Publish the topics behind a change of a metadata hash."""
+        wanted = answer.group_id, answer.group_epoch, answer.hash
+        others = [each for each in self.stored.hash_changes if (each.group_id, each.group_epoch, each.hash) != wanted]
+        is_wanted = len(others) < len(self.stored.hash_changes)
+        self.stored.hash_changes = others
+        if is_wanted and answer.changes:
+            group = self._group(answer.group_id)
+            self.publisher.event(TopicsNamed, group, group.now_ms, answer.group_epoch, changes=answer.changes)
 
     def _learn_old_topics(self, steps: Sequence[Step]) -> None:
         for step in steps:

@@ -14,7 +14,7 @@ from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetR
 from coordinator.messages.outputs import Output
 from streaming.observe.format import Commit
 from streaming.observe.names import Names, id_text
-from streaming.observe.state import REASONS_MAX, Group, Member, Place, Reason
+from streaming.observe.state import REASONS_MAX, Group, HashChange, Member, Place, Reason
 
 E = TypeVar("E", bound=Event)
 M = TypeVar("M", bound=MemberEvent)
@@ -34,11 +34,18 @@ Owners = dict[Place, str]
 
 
 class Publisher:
-    """The outputs of one partition, in their order."""
+    """The outputs of one partition, in their order.
+
+    Attributes:
+        hash_changes: The changes of metadata hashes whose topics the driver has to name.
+        topics: The topics to which groups with a new epoch subscribe.
+    """
 
     def __init__(self, names: Names) -> None:
         self.names = names
         self.outputs: list[Output] = []
+        self.hash_changes: list[HashChange] = []
+        self.topics: set[str] = set()
 
     def event(self, kind: type[E], group: Group, at_ms: int, generation: int | None = None, **fields: Any) -> None:
         """Add an event of a group. Its time is the group's, if that is later than `at_ms`.
@@ -74,7 +81,9 @@ class Publisher:
     def started(self, group: Group, reasons: Iterable[Reason], at_ms: int, **fields: Any) -> None:
         """Add an event for each reason of a rebalance, `REASONS_MAX` at most."""
         for reason in list(reasons)[:REASONS_MAX]:
-            self.event(RebalanceStarted, group, at_ms, **structs.asdict(reason), members=len(group.members), **fields)
+            of_reason = structs.asdict(reason)
+            of_reason |= structs.asdict(of_reason.pop("details"))
+            self.event(RebalanceStarted, group, at_ms, **of_reason, members=len(group.members), **fields)
 
     def handovers(self, group: Group, before: Owners, after: Owners, at_ms: int) -> None:
         """Add an event of the partitions that changed their owner, if there are any."""
@@ -129,7 +138,9 @@ class Publisher:
     def record_of(self, group: Group) -> GroupRecord:
         """Return the group's record, with version 0."""
         is_consumer = group.type == CONSUMER
-        topics = _topics_of_consumers(group) if is_consumer else _topics_of_classics(group)
+        topics = (
+            tuple(subscribed_by(group.members.values(), group.patterns)) if is_consumer else _topics_of_classics(group)
+        )
         return GroupRecord(
             group_id=group.group_id,
             state=state_of(group),
@@ -167,6 +178,7 @@ class Publisher:
             regex=member.regex or "",
             revoking=self.names.named(member.revoking),
             target=self.names.named(member.target),
+            server_assignor=member.assignor or UNSET,
         )  # fmt: skip
 
 
@@ -228,10 +240,17 @@ def _topics_of_classics(group: Group) -> tuple[str, ...] | None:
     return tuple(sorted(found))
 
 
-def _topics_of_consumers(group: Group) -> tuple[str, ...]:
-    found = {topic for member in group.members.values() for topic in member.topics}
-    patterns = {member.regex for member in group.members.values() if member.regex}
-    return tuple(sorted(found.union(*(group.patterns.get(pattern, []) for pattern in patterns))))
+def subscribed_by(members: Iterable[Member], patterns: Mapping[str, list[str]]) -> list[str]:
+    """Return the topics that members of the consumer protocol subscribe to, in order.
+
+    Args:
+        patterns: By pattern, the topics that it matches.
+    """
+    found, used = set[str](), set[str]()
+    for member in members:
+        found.update(member.topics)
+        used.update([member.regex] if member.regex else ())
+    return sorted(found.union(*(patterns.get(pattern, []) for pattern in used)))
 
 
 def _assignor(group: Group) -> str | None:

@@ -4,7 +4,7 @@
     4 bytes     CRC-32 of the version and of all the rest, big-endian
     the rest    MessagePack: [next offset, offset after the last hole, {topic id: name}, [ids without a name],
                               {group id: [number of members, group]}, [records of a run that is not complete],
-                              {id of a deleted group: its last time}]
+                              {id of a deleted group: its last time}, [changes of metadata hashes]]
 
 A group is a byte string inside the state, deflated if it is long. So a group without new records is copied and never
 decoded. Committed offsets are not in the state.
@@ -15,7 +15,7 @@ from struct import Struct as Frame
 from struct import error as FrameError  # noqa: N812  (an exception's name)
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from coordinator.base.errors import CorruptState
 from coordinator.state.encoding import ENCODER, decode, inflate
@@ -28,6 +28,10 @@ DEFLATED_FROM_BYTES = 256
 
 REASONS_MAX = 32
 """The reasons of one rebalance that events name. A group of a thousand members is founded by a thousand joins."""
+
+HASH_CHANGES_MAX = 200
+"""Changes of metadata hashes of a partition that wait for the driver. Beyond it the oldest one is dropped, and its
+topics stay unnamed."""
 
 ENDED_MAX = 1_000
 """Deleted groups of a partition whose last time is kept. Beyond it the oldest one is dropped: a group that is founded
@@ -45,6 +49,21 @@ Place = tuple[str, int]
 Owned = dict[str, list[int]]
 """Partitions by topic. The topic is named by its id in a group of the consumer protocol."""
 
+OldTopic = tuple[str, int, int]
+"""The id and the partition count of a topic, and a checksum of the racks of its replicas."""
+
+
+class Details(Struct, frozen=True):
+    """What is known of a cause; see the fields of `RebalanceStarted` with these names."""
+
+    topics_added: tuple[str, ...] | UnsetType = UNSET
+    topics_removed: tuple[str, ...] | UnsetType = UNSET
+    pattern: str | UnsetType = UNSET
+    assignor_before: str | UnsetType | None = UNSET
+    assignor_after: str | UnsetType | None = UNSET
+    assignors: dict[str, tuple[str, ...]] | UnsetType = UNSET
+    timeout_ms: int | UnsetType = UNSET
+
 
 class Reason(Struct, array_like=True, frozen=True):
     """A cause of a rebalance, and the member that caused it; "" for none."""
@@ -54,6 +73,7 @@ class Reason(Struct, array_like=True, frozen=True):
     client_id: str = ""
     client_host: str = ""
     reason: str | None = None
+    details: Details = Details()
 
 
 class Member(Struct, array_like=True):
@@ -65,6 +85,7 @@ class Member(Struct, array_like=True):
         topics, regex, rack_id, assignor: The subscription of a member of a group of the consumer protocol.
         is_classic: Whether a member of such a group uses the classic protocol.
         is_placed: Whether the partitions of the member are known.
+        unrevoked_ms: The time of its last record, if that says that it has partitions to give up; else None.
     """
 
     member_id: str
@@ -88,6 +109,22 @@ class Member(Struct, array_like=True):
     assigned: Owned = {}
     revoking: Owned = {}
     target: Owned = {}
+    unrevoked_ms: int | None = None
+
+
+class HashChange(Struct, array_like=True, frozen=True):
+    """A group epoch with another metadata hash than the epoch before; see `metadata_hash`.
+
+    Args:
+        topics_before, topics: The names that the group subscribed to before and since.
+    """
+
+    group_id: str
+    group_epoch: int
+    hash_before: int
+    hash: int
+    topics_before: list[str]
+    topics: list[str]
 
 
 class Change(Struct, array_like=True):
@@ -114,6 +151,9 @@ class Group(Struct, array_like=True):
         is_settling: Whether records of the group may be missing because its log was compacted.
         waiting: Reasons that no epoch has followed yet.
         is_unpublished: Whether the group's record is not as the group is.
+        metadata_hash: The hash of the last group epoch; None if it is not known, 0 if it has none.
+        old_topics: By name, the id, the partition count and a checksum of the racks of each topic, as brokers before
+            4.1 record them in place of the hash.
     """
 
     group_id: str
@@ -138,6 +178,8 @@ class Group(Struct, array_like=True):
     waiting: list[Reason] = field(default_factory=list)
     is_settling: bool = False
     is_unpublished: bool = False
+    metadata_hash: int | None = None
+    old_topics: dict[str, OldTopic] = field(default_factory=dict)
 
     def next_version(self) -> int:
         """Return the version of the next record or event."""
@@ -151,7 +193,11 @@ class Group(Struct, array_like=True):
 
 
 class Stored(Struct, array_like=True):
-    """The state of a partition."""
+    """The state of a partition.
+
+    Args:
+        hash_changes: The changes of metadata hashes whose topics the driver has not named yet, the oldest first.
+    """
 
     next_offset: int | None = None
     hole_end: int = -1
@@ -160,10 +206,12 @@ class Stored(Struct, array_like=True):
     groups: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     held: list[Row] = field(default_factory=list)
     ended: dict[str, int] = field(default_factory=dict)
+    hash_changes: list[HashChange] = field(default_factory=list)
 
     def note_end(self, group_id: str, at_ms: int) -> None:
         """Keep the time at which a group ended. A new group with its id has to be later."""
         self.groups.pop(group_id, None)
+        self.hash_changes = [each for each in self.hash_changes if each.group_id != group_id]
         self.ended.pop(group_id, None)
         self.ended[group_id] = at_ms
         if len(self.ended) > ENDED_MAX:

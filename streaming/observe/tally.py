@@ -10,6 +10,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from streaming.kafka.rights import SOURCE_TOPIC
+from streaming.observe.state import HashChange
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +21,7 @@ UNREADABLE = "unreadable"
 """The count of records that could not be read; all others are counted by the number of their type."""
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
+class Tally(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The figures of one partition of the source in one batch.
 
     Args:
@@ -29,6 +30,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         published: The number of records and events that were published.
         unnamed: Topic ids without a name; at most as many as one batch asks for.
         unnamed_total: The number of topic ids without a name.
+        hash_changes: Changes of metadata hashes whose topics are not named yet.
+        topics: The topics to which groups with a new epoch subscribe.
     """
 
     partition: int
@@ -38,6 +41,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     published: int
     unnamed: list[str]
     unnamed_total: int
+    hash_changes: list[HashChange] = []
+    topics: list[str] = []
 
     def to_json(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -59,7 +64,8 @@ class Batch(NamedTuple):
 class Observed:
     """The figures of the observer since its start. Any thread may read them.
 
-    Every batch with topic ids that have no name sets `asked`.
+    Every batch with topic ids that have no name sets `asked`. Every batch with changes of metadata hashes, or with the
+    topics of a group that has a new epoch, sets `has_topics`.
     """
 
     def __init__(self) -> None:
@@ -72,7 +78,9 @@ class Observed:
         self._duration_ms = 0
         self._read_to: dict[int, int] = {}
         self._reported: set[str] = set()
+        self._topics: set[str] = set()
         self.asked = threading.Event()
+        self.has_topics = threading.Event()
 
     @property
     def latest(self) -> Batch | None:
@@ -113,6 +121,18 @@ class Observed:
         with self._lock:
             return sum(tally.unnamed_total for tally in self._partitions.values())
 
+    @property
+    def hash_changes(self) -> dict[int, list[HashChange]]:
+        """By partition of the source, changes of metadata hashes whose topics are not named."""
+        with self._lock:
+            return {number: tally.hash_changes for number, tally in self._partitions.items() if tally.hash_changes}
+
+    def take_topics(self) -> set[str]:
+        """Return the topics of groups with new epochs since the last call."""
+        with self._lock:
+            found, self._topics = self._topics, set()
+            return found
+
     def take(self, progress: dict[str, Any]) -> Batch:
         """Store the progress of a batch, given as the JSON form of Spark's `StreamingQueryProgress`."""
         row = progress["observedMetrics"].get(METRICS, {})
@@ -125,6 +145,7 @@ class Observed:
         published = sum(tally.published for tally in tallies)
         with self._lock:
             self._partitions.update({tally.partition: tally for tally in tallies})
+            self._topics.update(*(tally.topics for tally in tallies))
             self._records += counted
             self._published += published
             self._batches += 1
@@ -142,6 +163,8 @@ class Observed:
             self._read_to = read_to(progress) or self._read_to
         if any(tally.unnamed for tally in tallies):
             self.asked.set()
+        if any(tally.hash_changes or tally.topics for tally in tallies):
+            self.has_topics.set()
         return self._latest
 
     def _report(self, counted: Counter[str]) -> None:

@@ -105,6 +105,13 @@ OF_CONSUMERS = ADVICE | {
     "assignor_changed": Advice(True, "group.remote.assignor",
         "Avoidable: check group.remote.assignor, which must be the same for all members. Most of them ask for another"
         " assignor now."),
+    "assignors_tied": Advice(True, "group.remote.assignor",
+        "Avoidable: set group.remote.assignor alike for all members, and restart those that have another one."),
+    "racks_changed": Advice(False, None,
+        "Unavoidable: Kafka rebalances when replicas move between racks, or brokers have another broker.rack, although"
+        " its assignors do not use them."),
+    "brokers_upgraded": Advice(False, None,
+        "Unavoidable: each group of the consumer protocol rebalances once after the upgrade."),
 }  # fmt: skip
 """The table of groups of the consumer protocol."""
 
@@ -151,6 +158,11 @@ STATIC_GONE = Advice(None, None,
     "Not known: a member with a group.instance.id does not leave when it is closed. If somebody stopped it, nothing is"
     " wrong. If it was restarted, session.timeout.ms ({took}) must be longer than a restart.")  # fmt: skip
 
+STATIC_GONE_OF_CONSUMERS = Advice(None, None,
+    "Not known: a member with a group.instance.id that is closed may come back for group.consumer.session.timeout.ms of"
+    " the brokers. If somebody stopped it, nothing is wrong. If it was restarted, this must be longer than a restart."
+)  # fmt: skip
+
 RESTARTED = Advice(True, "group.instance.id",
     "Avoidable: with a group.instance.id, and a session.timeout.ms that is longer than a restart, the group does not"
     " rebalance.")  # fmt: skip
@@ -167,6 +179,9 @@ GONE_OF_CONSUMERS = Advice(None, None,
 GONE_AGAIN = Advice(True, "session.timeout.ms",
     "Avoidable: the same client is gone again and again. If it runs on, look at session.timeout.ms and"
     " max.poll.interval.ms; if it is started anew each time, look for the reason.")  # fmt: skip
+
+NOTHING_RECORDED = Advice(None, None,
+    "Not known: look at the log of the group's coordinator, which may say why it raised the group epoch.")  # fmt: skip
 
 NOTHING_DIFFERS = Advice(None, None,
     "Not known: a member or an application may have requested it, or a member joined and was gone between two"

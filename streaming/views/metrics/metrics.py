@@ -186,6 +186,7 @@ GAUGES: tuple[Family, ...] = (
            _of_consumers(_revoking)),
     Family("groupcoord_group_idle_members", "Members that own no partition.", (), one_value(_idle_members)),
     Family("groupcoord_group_assigned_partitions", "Partitions that members own.", (), one_value(_assigned)),
+    observed.ASSIGNORS_TIED,
     Family("groupcoord_group_lag", "Records that are not committed, of partitions with a commit and a known end.", (),
            _lag),
     Family("groupcoord_group_lag_max", "The largest lag of a partition.", (), _lag_max),

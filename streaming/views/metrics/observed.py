@@ -1,12 +1,14 @@
 """The metrics of groups that Kafka's own coordinator keeps: those that are left out, and the label of all."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from coordinator.base.states import GroupType
-from streaming.views.metrics.families import Family, by_label
+from streaming.views.metrics.families import Family, by_label, one_value
+from streaming.views.state.fields import known
 from streaming.views.state.group import GroupView
 
 LABELS: Mapping[str, str] = {"coordinator": "kafka"}
@@ -19,7 +21,7 @@ CAUSES: Mapping[GroupType, tuple[str, ...]] = {
     ),
     GroupType.CONSUMER: (
         "member_joined", "member_gone", "subscription_changed", "topics_changed", "regex_resolved",
-        "protocol_upgraded", "unknown",
+        "assignor_changed", "assignors_tied", "revocation_overdue", "brokers_upgraded", "protocol_upgraded", "unknown",
     ),
 }  # fmt: skip
 """The causes of rebalances that Kafka's log shows."""
@@ -36,12 +38,27 @@ NOT_RECORDED: Mapping[GroupType, frozenset[str]] = {
 }  # fmt: skip
 """The metrics about facts that Kafka does not record. They are left out, since 0 would be a claim."""
 
-LIKELY = ("left", "expired", "unknown")
+LIKELY = ("left", "expired", "revocation_overdue", "unknown")
 """What a member that is gone likely did."""
 
 GONE = Family(
     "groupcoord_members_gone", "Members that are gone, by what they likely did.", ("likely",),
     by_label(lambda g: {**dict.fromkeys(LIKELY, 0), **g.tallied.gone} if g.kept_by is not None else {}),
+)  # fmt: skip
+
+
+def _is_tied(group: GroupView) -> float | None:
+    """Return 1 if as many members prefer one server assignor as another, and 0 if not; None if it is not recorded."""
+    if group.kept_by is None or group.type is not GroupType.CONSUMER:
+        return None
+    counts = sorted(Counter(filter(None, (known(member.server_assignor) for member in group.members))).values())
+    return float(len(counts) > 1 and counts[-1] == counts[-2])
+
+
+ASSIGNORS_TIED = Family(
+    "groupcoord_group_assignors_tied",
+    "1 if as many members prefer one server assignor as another: Kafka 4.4.0 may rebalance at every heartbeat.", (),
+    one_value(_is_tied),
 )  # fmt: skip
 
 

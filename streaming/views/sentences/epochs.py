@@ -1,12 +1,17 @@
 """What a rebalance did in a group of the consumer protocol, in sentences: the cause of each epoch, and each wait."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+from types import MappingProxyType
 
 from msgspec import Struct
 
+from coordinator.messages.events import RebalanceStarted
+from coordinator.messages.observed_events import TopicsNamed
 from streaming.views.history.rebalances import Rebalance
 from streaming.views.history.waits import WaitedFor
 from streaming.views.history.waits import in_words as wait_in_words
+from streaming.views.sentences.observed_causes import topic_names
 from streaming.views.text import brief, clock, escape, in_partitions
 
 MEMBERS_TOLD = 3
@@ -16,61 +21,95 @@ EPOCHS_TOLD = 5
 """The number of epochs whose causes are described: the last ones."""
 
 OF_TOPICS = frozenset({"topics_changed", "regex_resolved"})
-"""The causes that change the topics of a group, and not its members. Their events name no topic."""
+"""The causes that change the topics of a group, and not its members."""
+
+DELETED = "deleted"
+"""A change of a topic; see `TopicChange`."""
 
 
 class EpochCause(Struct):
-    """A group epoch, and what raised it. Without a member, an administrator or a gateway with `client_id` did it."""
+    """A group epoch, and what raised it. Without a member, an administrator or a gateway with `client_id` did it.
+
+    `topics` are the changed topics, if they are known.
+    """
 
     group_epoch: int
     at_ms: int
     cause: str
     member_id: str | None
     client_id: str | None
+    topics: list[str] = []
 
 
-def epochs(rebalance: Rebalance) -> list[EpochCause]:
+Named = Mapping[int, TopicsNamed]
+"""The changed topics by group epoch, as far as they are known."""
+
+NONE_NAMED: Named = MappingProxyType({})
+
+
+def epochs(rebalance: Rebalance, named: Named = NONE_NAMED) -> list[EpochCause]:
     """Return the group epochs of a rebalance in order, each with its cause."""
     return [
-        EpochCause(e.generation_id or 0, e.at_ms, e.cause, e.member_id or None, e.client_id or None)
+        EpochCause(
+            e.generation_id or 0, e.at_ms, e.cause, e.member_id or None, e.client_id or None, _topics_of(e, named)
+        )
         for e in rebalance.started
     ]
 
 
-def in_words(rebalance: Rebalance, waited: list[WaitedFor], now_ms: int | None = None) -> list[str]:
+def _topics_of(event: RebalanceStarted, named: Named) -> list[str]:
+    found = named.get(event.generation_id or 0)
+    return [each.topic for each in found.changes] if found and event.cause == "topics_changed" else []
+
+
+def in_words(
+    rebalance: Rebalance, waited: list[WaitedFor], now_ms: int | None = None, named: Named = NONE_NAMED
+) -> list[str]:
     """Return the epochs and the waits of a rebalance as sentences.
 
     Args:
         now_ms: The present, for the duration of a wait that lasts; None to tell the time of its beginning instead.
     """
     sentences = []
-    causes = epochs(rebalance)
+    causes = epochs(rebalance, named)
     if causes:
-        earlier = len(causes) - EPOCHS_TOLD
-        told = "; ".join(map(_epoch, causes[-EPOCHS_TOLD:]))
+        spans = [list(each) for _, each in groupby(causes, key=lambda e: (e.cause, e.member_id, e.client_id, e.topics))]
+        earlier = sum(map(len, spans[:-EPOCHS_TOLD]))
+        told = "; ".join(map(_epochs, spans[-EPOCHS_TOLD:]))
         sentences.append(f"{f'{earlier} earlier epochs; ' if earlier > 0 else ''}{told}.")
-    sentences += _of_topics(rebalance)
+    sentences += _of_topics(rebalance, {t.topic for each in named.values() for t in each.changes if t.what == DELETED})
     sentences += [wait_in_words(each, now_ms) for each in waited[:MEMBERS_TOLD]]
     if len(waited) > MEMBERS_TOLD:
         sentences.append(f"Partitions waited for {len(waited) - MEMBERS_TOLD} more members.")
     return sentences
 
 
-def _epoch(each: EpochCause) -> str:
+def _epochs(raised: Sequence[EpochCause]) -> str:
+    """Return an epoch and its cause, or several epochs in a row that have the same one."""
+    each, last = raised[0], raised[-1]
     who = brief(each.member_id) if each.member_id else escape(each.client_id or "")
-    by = f" ({who})" if who else ""
-    return f"Group epoch {each.group_epoch} at {clock(each.at_ms)}: {escape(each.cause).replace('_', ' ')}{by}"
+    what = who or topic_names(each.topics)
+    by = f" ({what})" if what else ""
+    cause = f"{escape(each.cause).replace('_', ' ')}{by}"
+    if last.group_epoch == each.group_epoch:
+        return f"Group epoch {each.group_epoch} at {clock(each.at_ms)}: {cause}"
+    numbers, times = f"{each.group_epoch} to {last.group_epoch}", f"{clock(each.at_ms)} to {clock(last.at_ms)}"
+    return f"Group epochs {numbers}, {times}: {cause}"
 
 
-def _of_topics(rebalance: Rebalance) -> Iterator[str]:
-    """Yield the partitions that got their first owner, or have no owner any more, if only topics have changed."""
+def _of_topics(rebalance: Rebalance, deleted: Collection[str]) -> Iterator[str]:
+    """Yield the partitions that got their first owner, or have no owner any more, if only topics have changed.
+
+    Args:
+        deleted: Topics whose partitions cannot have an owner.
+    """
     if not {each.cause for each in rebalance.started} <= OF_TOPICS:
         return
     came, gone = dict[str, list[int]](), dict[str, list[int]]()
     for move in rebalance.handovers:
         if move.before is None:
             came.setdefault(move.topic, []).append(move.partition)
-        if move.after is None:
+        if move.after is None and move.topic not in deleted:
             gone.setdefault(move.topic, []).append(move.partition)
     if came:
         yield f"Partitions without an owner before: {in_partitions(came)}."

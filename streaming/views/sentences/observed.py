@@ -1,12 +1,15 @@
 """What is behind a rebalance of a group that Kafka's own coordinator keeps, in words."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from coordinator.messages.events import RebalanceStarted
-from coordinator.messages.observed_events import HistoryGap, MemberGone
+from coordinator.messages.observed_events import HistoryGap, MemberGone, TopicsNamed
 from streaming.views.history.advice import DID, DID_OF_CONSUMERS, Advice
 from streaming.views.history.rebalances import Rebalance
+from streaming.views.sentences.observed_causes import DID_IN_KAFKA, SAID, changed_topics
+from streaming.views.state.group import RECORDED
 from streaming.views.text import brief, clock, counted, duration, escape, is_standard, reason_in_short
 
 REASONS_TOLD = 4
@@ -19,6 +22,7 @@ class Reason(NamedTuple):
     Args:
         gone: The event of a member that is gone.
         back_ms: The time after which its client was a member again; 0 if both are in one record, None if it was not.
+        topics: The changed topics; None if they are not known, or if the cause is another one.
     """
 
     cause: str
@@ -26,6 +30,11 @@ class Reason(NamedTuple):
     advice: Advice
     gone: MemberGone | None = None
     back_ms: int | None = None
+    topics: TopicsNamed | None = None
+
+    @property
+    def epoch(self) -> int | None:
+        return self.event.generation_id
 
 
 def what_inferred(rebalance: Rebalance, group_id: str, changed: str) -> str:
@@ -73,8 +82,8 @@ def gap_in_words(gap: HistoryGap) -> str:
 def in_full(reason: Reason) -> str:
     """Return the only reason of a rebalance, as a sentence without its full stop."""
     event, gone = reason.event, reason.gone
-    if (whole := _WHOLE.get(reason.cause)) is not None:
-        return whole.format(who=_name(reason))
+    if (whole := _whole(reason)) is not None:
+        return _capital(whole)
     if reason.cause == "restarted":
         return _restarted(reason)
     if reason.cause == "session_expired":
@@ -86,25 +95,68 @@ def in_full(reason: Reason) -> str:
         return f"{where} left or was expired: Kafka does not record which{facts(gone)}"
     if reason.cause == "metadata_changed" and not event.member_id:
         return f"The assignor changed: {reason_in_short(event.reason)}"
+    if reason.cause in DID_IN_KAFKA:
+        return f"{where} {_did(reason)}"
     said = "" if is_standard(event.reason) else f": {reason_in_short(event.reason)}"
     return f"{where} {_did(reason)}{said}"
 
 
 def listed(reasons: Sequence[Reason]) -> str:
-    """Return several reasons of a rebalance, as a sentence without its full stop."""
+    """Return several reasons of a rebalance, as a sentence without its full stop.
+
+    Kafka records the order of the epochs of a group of the consumer protocol, and no order of the causes of one epoch.
+    """
+    if reasons[0].event.how_known == RECORDED:
+        return _in_order(reasons)
     shown = [_in_short(each) for each in reasons[:REASONS_TOLD]]
     if more := len(reasons) - len(shown):
         shown.append(f"{counted(more, 'more change')} came")
-    return f"{', '.join(shown[:-1])} and {shown[-1]}; which came first is not recorded"
+    return f"{_capital(', '.join(shown[:-1]))} and {shown[-1]}; which came first is not recorded"
+
+
+def _in_order(reasons: Sequence[Reason]) -> str:
+    """Return the reasons of one epoch or of several, in the order of the epochs. One that comes again is counted."""
+    epochs, times = dict[str, int | None](), Counter[str]()
+    for each in reasons:
+        epochs.setdefault(text := _in_short(each), each.epoch)
+        times[text] += 1
+    texts = list(epochs)
+    sentence, before = "", None
+    for text in texts[:REASONS_TOLD]:
+        joint = "" if not sentence else " and " if epochs[text] == before else ", then "
+        often = f" ({times[text]} times)" if times[text] > 1 else ""
+        sentence, before = f"{sentence}{joint}{text}{often}", epochs[text]
+    if more := len(texts) - REASONS_TOLD:
+        sentence += f", and {counted(more, 'more change')} came" if more > 0 else ""
+    return _capital(sentence)
 
 
 _WHOLE = {
     "protocol_upgraded": "{who} joined with group.protocol=consumer, and the group became one of the new protocol",
-    "protocol_downgraded": "The last member of the new protocol is gone, and the group became a classic one",
-    "topics_changed": "A subscribed topic has other partitions, was made or deleted",
-    "leader_rejoined": "Partitions are assigned that nobody had before, most likely because a topic has more of them",
+    "protocol_downgraded": "the last member of the new protocol is gone, and the group became a classic one",
+    "topics_changed": "the topics changed; which one is not known",
+    "brokers_upgraded": "the brokers were upgraded from Kafka 4.0, and record the group's topics in another way since",
+    "leader_rejoined": "partitions are assigned that nobody had before, most likely because a topic has more of them",
 }
-"""The sentences about causes that no member has, or that have their own words."""
+"""The sentences about causes that no member has, or that have their own words. Their first words are not names."""
+
+_FIRST_WORDS = ("the ", "partitions ", "members ")
+"""The first words of the parts of sentences that begin with no name."""
+
+
+def _whole(reason: Reason) -> str | None:
+    """Return a reason that has its own words, as a part of a sentence; None for any other."""
+    if reason.topics is not None:
+        return changed_topics(reason.topics)
+    if (said := SAID.get(reason.cause)) is not None:
+        return said(reason.event)
+    whole = _WHOLE.get(reason.cause)
+    return None if whole is None else whole.format(who=_name(reason))
+
+
+def _capital(text: str) -> str:
+    """Return a sentence with a capital, unless it begins with a name."""
+    return f"{text[0].upper()}{text[1:]}" if text.startswith(_FIRST_WORDS) else text
 
 
 def _name(reason: Reason) -> str:
@@ -112,19 +164,22 @@ def _name(reason: Reason) -> str:
 
 
 def _did(reason: Reason) -> str:
+    if (did := DID_IN_KAFKA.get(reason.cause)) is not None:
+        return did(reason.event)
     return DID.get(reason.cause) or DID_OF_CONSUMERS.get(reason.cause, reason.cause.replace("_", " "))
 
 
 def _in_short(reason: Reason) -> str:
-    if (whole := _WHOLE.get(reason.cause)) is not None:
-        return whole.format(who=_name(reason))
+    if (whole := _whole(reason)) is not None:
+        return whole.replace("; ", ", ")
     if reason.cause == "restarted":
         return _restarted(reason)
     if reason.cause == "session_expired":
         return _did_not_come_back(reason)
     if reason.cause == "metadata_changed" and not reason.event.member_id:
         return "the assignor changed"
-    return f"{_name(reason)} is gone" if reason.gone is not None else f"{_name(reason)} {_did(reason)}"
+    is_gone = reason.gone is not None and reason.cause not in DID_IN_KAFKA
+    return f"{_name(reason)} is gone" if is_gone else f"{_name(reason)} {_did(reason)}"
 
 
 def _restarted(reason: Reason) -> str:

@@ -2,14 +2,15 @@
 
 Kafka records neither whether a member left or expired, nor the start and the cause of a rebalance of a classic group. A
 cause is inferred from the difference of two generations, and one rebalance may have several; their order is unknown.
+Of a group of the consumer protocol the epochs are recorded, in their order.
 """
 
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
 from coordinator.messages.events import AnyEvent, MemberJoined, RebalanceStarted
-from coordinator.messages.observed_events import MemberGone
+from coordinator.messages.observed_events import MemberGone, TopicsNamed
 from streaming.views.history.advice import (
     ADVICE,
     GAP,
@@ -17,9 +18,11 @@ from streaming.views.history.advice import (
     GONE_AGAIN,
     GONE_OF_CONSUMERS,
     NOTHING_DIFFERS,
+    NOTHING_RECORDED,
     OF_CONSUMERS,
     RESTARTED,
     STATIC_GONE,
+    STATIC_GONE_OF_CONSUMERS,
     UNKNOWN,
     Advice,
     for_brokers,
@@ -27,9 +30,13 @@ from streaming.views.history.advice import (
 from streaming.views.history.instability import FLAPPING, FLAPPING_MS
 from streaming.views.history.rebalances import Rebalance
 from streaming.views.sentences.observed import Reason, gap_in_words, in_full, listed
+from streaming.views.sentences.observed_causes import RACKS
 from streaming.views.state.causes import is_further_round
 from streaming.views.state.group import GroupView
 from streaming.views.text import duration
+
+TOPICS = ("topics_changed", "racks_changed")
+"""The causes that lie in topics."""
 
 COMES_BACK_MS = 120_000
 """A client that is gone and joins again within this time was restarted, or had lost its session."""
@@ -63,28 +70,61 @@ def explain_observed(group: GroupView, rebalance: Rebalance, *, is_consumer: boo
         return Explained("history_gap", None, f"{text[0].upper()}{text[1:]}.", GAP)
     reasons = _reasons(group, rebalance, is_consumer=is_consumer)
     if not reasons:
-        return _nothing(group, rebalance)
+        return _nothing(group, rebalance, is_consumer=is_consumer)
     chosen = next((each for each in reasons if each.advice.is_avoidable), reasons[0])
     who = in_full(chosen) if len(reasons) == 1 else listed(reasons)
-    return Explained(chosen.cause, chosen.event, f"{who}{_often(group, chosen)}.", for_brokers(chosen.advice))
+    session_ms = chosen.gone.session_timeout_ms if chosen.gone is not None else None
+    took = "as it is set" if session_ms is None else duration(session_ms)
+    advice = for_brokers(chosen.advice)
+    advice = advice._replace(text=advice.text.format(took=took))
+    return Explained(chosen.cause, chosen.event, f"{who}{_often(group, chosen)}.", advice)
 
 
 def _reasons(group: GroupView, rebalance: Rebalance, *, is_consumer: bool) -> list[Reason]:
-    """Return the reasons of a rebalance. A client that is gone and has come back is one reason, not two."""
+    """Return the reasons of a rebalance, epoch by epoch. A client that is gone and is back is one reason, not two.
+
+    Topics that changed in an epoch that has other causes are one more reason.
+    """
     began = [each for each in rebalance.started if not is_further_round(each)] or rebalance.started
-    reasons = [_reason(group, each, is_consumer=is_consumer) for each in began if each.cause != "unknown"]
+    named, reasons = topics_of(group, rebalance), list[Reason]()
+    for epoch, raised in groupby(began, key=lambda each: each.generation_id):
+        events, topics = list(raised), named.get(epoch or 0)
+        of_epoch = [_reason(group, each, topics, is_consumer=is_consumer) for each in events]
+        if topics is not None and all(each.cause not in TOPICS for each in of_epoch):
+            of_epoch.append(_of_topics(events[0], topics))
+        reasons += [each for each in of_epoch if each.cause != "unknown"]
     back = {_client(each.event) for each in reasons if each.cause == "restarted"}
     return [each for each in reasons if each.cause != "member_joined" or _client(each.event) not in back]
 
 
-def _reason(group: GroupView, event: RebalanceStarted, *, is_consumer: bool) -> Reason:
+def topics_of(group: GroupView, rebalance: Rebalance) -> dict[int, TopicsNamed]:
+    """Return the changed topics of the epochs of a rebalance, as far as they are known."""
+    found: dict[int, TopicsNamed] = {}
+    for event in rebalance.started:
+        epoch = event.generation_id or 0
+        named = next((each for each in group.topics_named.get(epoch, ()) if each.at_ms >= event.at_ms), None)
+        if named is not None:
+            found[epoch] = named
+    return found
+
+
+def _of_topics(event: RebalanceStarted, topics: TopicsNamed | None) -> Reason:
+    """Return that topics changed, or only the racks of their replicas."""
+    is_racks = topics is not None and all(each.what == RACKS for each in topics.changes)
+    cause = "racks_changed" if is_racks else "topics_changed"
+    return Reason(cause, event, OF_CONSUMERS[cause], topics=topics)
+
+
+def _reason(group: GroupView, event: RebalanceStarted, topics: TopicsNamed | None, *, is_consumer: bool) -> Reason:
+    if event.cause == "topics_changed":
+        return _of_topics(event, topics)
     if event.cause != "member_gone":
         cause = event.cause
         table = OF_CONSUMERS if is_consumer else ADVICE
         return Reason(cause, event, table.get(cause) or OF_CONSUMERS.get(cause, UNKNOWN))
     gone, back_ms = _gone(group, event), _back_after(group, event)
     if gone is not None and gone.likely == "expired":
-        return Reason("session_expired", event, STATIC_GONE, gone)
+        return Reason("session_expired", event, STATIC_GONE_OF_CONSUMERS if is_consumer else STATIC_GONE, gone)
     if back_ms is not None:
         return Reason("restarted", event, RESTARTED, gone, back_ms)
     if _times_gone(group, event) >= FLAPPING:
@@ -141,9 +181,12 @@ def _often(group: GroupView, reason: Reason) -> str:
     return f"; it is behind {times} rebalances of the last hour" if times >= FLAPPING else ""
 
 
-def _nothing(group: GroupView, rebalance: Rebalance) -> Explained:
+def _nothing(group: GroupView, rebalance: Rebalance, *, is_consumer: bool) -> Explained:
     """Return the explanation of a rebalance in which nothing differs from the generation before."""
     event = rebalance.started[0] if rebalance.started else None
+    if is_consumer:
+        who = "Nothing differs that Kafka records: no member, no subscription, no assignor and no topic."
+        return Explained("unknown", event, who, NOTHING_RECORDED)
     who = "All joined again and nothing differs: what asked for it is not recorded"
     unknown = (e for e in _times(group, rebalance.started_ms, UNCHANGED_MS) if e.cause == "unknown")
     times = len({each.at_ms for each in unknown})

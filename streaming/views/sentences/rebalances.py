@@ -2,6 +2,7 @@
 
 from coordinator.messages.events import AssignmentChanged, RebalanceCompleted, RebalanceStarted
 from streaming.views.history.rebalances import INFERRED
+from streaming.views.sentences.observed_causes import details_in_words
 from streaming.views.state.causes import cause_of
 from streaming.views.state.fields import known
 from streaming.views.text import brief, clock, counted, duration, escape, in_quotes, names, plain, spans
@@ -12,7 +13,8 @@ def started(event: RebalanceStarted) -> str:
     who = f", {brief(event.member_id)} at {escape(event.client_host) or '?'}" if event.member_id else ""
     cause = plain(cause_of(event))
     held = f", held for {duration(event.held_ms)}" if isinstance(event.held_ms, int) else ""
-    told = f"rebalance: {cause}{who}{in_quotes(event.reason)}{held}"
+    details = f": {text}" if (text := details_in_words(event)) else ""
+    told = f"rebalance: {cause}{who}{in_quotes(event.reason)}{held}{details}"
     if event.how_known == INFERRED:
         return f"{told}; {began_after(known(event.not_before_ms))}"
     waits_ms = event.joins_until_ms - event.at_ms if event.joins_until_ms is not None else 0

@@ -50,7 +50,14 @@ from coordinator.messages.move_events import (
     SlotsIgnored,
     SlotsReleased,
 )
-from coordinator.messages.observed_events import HistoryGap, MemberGone, ObservationBegan, OffsetsForgotten, TopicNamed
+from coordinator.messages.observed_events import (
+    HistoryGap,
+    MemberGone,
+    ObservationBegan,
+    OffsetsForgotten,
+    TopicNamed,
+    TopicsNamed,
+)
 from coordinator.messages.policy_events import (
     FreezeBegun,
     FreezeBroken,
@@ -63,6 +70,7 @@ from coordinator.messages.policy_events import (
 )
 from coordinator.state.consumer_group import AWAY_EPOCH
 from streaming.views.sentences.observed import facts, gap_in_words
+from streaming.views.sentences.observed_causes import changed_topics
 from streaming.views.sentences.rebalances import completed, handovers, started
 from streaming.views.text import (
     brief,
@@ -286,10 +294,12 @@ def _away(event: MemberAway) -> str:
     return f"{brief(event.member_id)} is away for a while{until}"
 
 
-def _likely(likely: str | None) -> str:
-    if likely is None:
-        return "left or expired, Kafka does not record which"
-    return "it left, most likely" if likely == "left" else "it expired, most likely"
+_LIKELY = {
+    None: "left or expired, Kafka does not record which",
+    "left": "it left, most likely",
+    "expired": "it expired, most likely",
+    "revocation_overdue": "it did not give up partitions within its rebalance timeout",
+}
 
 
 def _policy_set(event: PolicySet) -> str:
@@ -349,9 +359,10 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     PolicySet: _policy_set,
     ObservationBegan: lambda e: "the history begins here" + (": the group is new" if e.founded else ""),
     HistoryGap: gap_in_words,
-    MemberGone: lambda e: f"{brief(e.member_id)} is gone: {_likely(e.likely)}{facts(e)}",
+    MemberGone: lambda e: f"{brief(e.member_id)} is gone: {_LIKELY.get(e.likely, plain(e.likely or ''))}{facts(e)}",
     OffsetsForgotten: lambda e: f"{counted(len(e.partitions), 'offset')} forgotten: {escape(e.why)}",
     TopicNamed: lambda e: f"the topic with the id {escape(e.topic_id)} is {escape(e.topic_name)}",
+    TopicsNamed: lambda e: f"the topics behind group epoch {e.generation_id}: {changed_topics(e)}",
     GroupReleased: lambda e: f"released to {escape(e.to)}, {e.bytes} bytes",
     GroupMoved: lambda e: f"moved to {escape(e.to)}",
     GroupTakenBack: lambda e: f"taken back from {escape(e.to)}: {escape(e.reason)}",

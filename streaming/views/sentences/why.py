@@ -32,7 +32,7 @@ from streaming.views.history.rebalances import Rebalance, latest, rebalances
 from streaming.views.history.waits import WaitedFor, waits
 from streaming.views.sentences.epochs import EpochCause, epochs, in_words
 from streaming.views.sentences.observed import estimate_in_words, unplanned_in_words, what_inferred
-from streaming.views.sentences.observed_why import explain_observed
+from streaming.views.sentences.observed_why import explain_observed, topics_of
 from streaming.views.sentences.policy_advice import (
     HeldBy,
     SeatCount,
@@ -176,7 +176,8 @@ def _explain_observed(group: GroupView, rebalance: Rebalance, now_ms: int | None
     told = explain_observed(group, rebalance, is_consumer=is_consumer)
     event = told.event
     waited = waits(group, rebalance) if is_consumer else []
-    details = in_words(rebalance, waited, now_ms) if is_consumer else rounds_in_words(rebalance, group.kind)
+    named = topics_of(group, rebalance)
+    details = in_words(rebalance, waited, now_ms, named) if is_consumer else rounds_in_words(rebalance, group.kind)
     return Why(
         group_id=group.group_id,
         at_ms=rebalance.started_ms,
@@ -193,7 +194,7 @@ def _explain_observed(group: GroupView, rebalance: Rebalance, now_ms: int | None
         advice=told.advice.text,
         flapping=told.advice.is_avoidable is True and told.cause in ("member_gone", "unknown"),
         details=details + unplanned_in_words(rebalance) + estimate_in_words(rebalance),
-        epochs=epochs(rebalance) if is_consumer else [],
+        epochs=epochs(rebalance, named) if is_consumer else [],
         waits=waited,
     )
 

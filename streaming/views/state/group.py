@@ -25,7 +25,14 @@ from coordinator.messages.events import (
 )
 from coordinator.messages.fields import MemberEvent
 from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetRecord
-from coordinator.messages.observed_events import HistoryGap, MemberGone, ObservationBegan, OffsetsForgotten, TopicNamed
+from coordinator.messages.observed_events import (
+    HistoryGap,
+    MemberGone,
+    ObservationBegan,
+    OffsetsForgotten,
+    TopicNamed,
+    TopicsNamed,
+)
 from coordinator.messages.policy_events import (
     FreezeBegun,
     FreezeBroken,
@@ -66,8 +73,11 @@ def named(event: AnyEvent, topic_id: str, topic: str) -> AnyEvent:
 OF_POLICIES = (RebalanceHeld, SeatVacated, SeatTaken, MemberQuarantined, QuarantineEnded, FreezeBegun, FreezeBroken)
 """The events of a group that only a policy causes."""
 
-OF_KAFKA = (ObservationBegan, HistoryGap, MemberGone, OffsetsForgotten, TopicNamed)
+OF_KAFKA = (ObservationBegan, HistoryGap, MemberGone, OffsetsForgotten, TopicNamed, TopicsNamed)
 """The events that only a group has that Kafka's coordinator keeps."""
+
+RECORDED = "recorded"
+"""How a rebalance of a group of the consumer protocol of Kafka's own coordinator is known."""
 
 KAFKA = "kafka"
 """The keeper of the groups of Kafka's own coordinator."""
@@ -187,6 +197,8 @@ class GroupView(Struct):
         is_kafkas: Whether an event shows that Kafka's coordinator keeps the group.
         joined: The client ids of members in the events, by member id, for ids that have no client id in them.
         has_plans: Whether a server assignor has ever made a plan.
+        has_epochs: Whether Kafka's coordinator has ever recorded a group epoch of the group.
+        topics_named: By group epoch, the events that name its changed topics.
         has_holds: Whether a policy has ever had an effect.
         moving: The partitions that waited for their owners, as the records show them.
         ended: Until the views are live, by key the order of its last tombstone.
@@ -204,6 +216,8 @@ class GroupView(Struct):
     is_kafkas: bool = False
     joined: dict[str, str] = field(default_factory=dict)
     has_plans: bool = False
+    has_epochs: bool = False
+    topics_named: dict[int, list[TopicsNamed]] = field(default_factory=dict)
     has_holds: bool = False
     moving: Moving = field(default_factory=Moving)
     tallied: Tallied = field(default_factory=Tallied)
@@ -224,7 +238,13 @@ class GroupView(Struct):
     @property
     def kept_by(self) -> str | None:
         """The coordinator that keeps the group: `kafka` for Kafka's own, None for this one."""
-        return KAFKA if self.is_kafkas or (self.record is not None and self.record.kept_by == KAFKA) else None
+        is_kafkas = self.is_kafkas or (self.record is not None and self.record.kept_by == KAFKA)
+        return KAFKA if is_kafkas or self._has_kafkas_offsets() else None
+
+    def _has_kafkas_offsets(self) -> bool:
+        """Return whether the offsets are those of a group of Kafka's coordinator: only they stand for several."""
+        first = next((offset for each in self.offsets.values() for offset in each.values()), None)
+        return self.record is None and first is not None and known(first.stands_for) is not None
 
     @property
     def kind(self) -> GroupKind:
@@ -240,7 +260,8 @@ class GroupView(Struct):
         if self.conversions:
             is_to_consumer = self.conversions[0].group_type == GroupType.CONSUMER.value
             return GroupType.CLASSIC if is_to_consumer else GroupType.CONSUMER
-        return GroupType.CONSUMER if self.record is None and self.has_plans else self.type
+        has_epochs = self.has_plans or self.has_epochs
+        return GroupType.CONSUMER if self.record is None and has_epochs else self.type
 
     @property
     def is_there(self) -> bool:
@@ -311,7 +332,10 @@ class GroupView(Struct):
             self.known_from_ms = event.at_ms
         if isinstance(event, TopicNamed):
             self._name(event.topic_id, event.topic_name)
+        if isinstance(event, TopicsNamed):
+            self.topics_named.setdefault(event.generation_id or 0, []).append(event)
         self.has_plans = self.has_plans or isinstance(event, PlanMade)
+        self.has_epochs = self.has_epochs or (type(event) is RebalanceStarted and event.how_known == RECORDED)
         self.has_holds = self.has_holds or isinstance(event, OF_POLICIES)
         if self.weight > weight_max:
             self.forget(weight_max * 3 // 4)
@@ -329,6 +353,9 @@ class GroupView(Struct):
             dropped += 1
         if dropped:
             self.known_from_ms = self.events[dropped - 1].at_ms + 1
+            for event in self.events[:dropped]:
+                if isinstance(event, TopicsNamed):
+                    self.topics_named[event.generation_id or 0].remove(event)
             del self.events[:dropped]
             self.conversions = [event for event in self.conversions if event.at_ms >= self.known_from_ms]
             told = (event for event in self.events if isinstance(event, MemberEvent))

@@ -164,7 +164,7 @@ def test_last_member_is_gone() -> None:
 def test_other_topics_of_a_member_are_a_cause() -> None:
     log = of_one().append(7_000, consumer("m", "A", topics=("orders", "refunds")), epoch("m", 3))
     (started,) = events(log.read(), RebalanceStarted)
-    assert (started.cause, started.member_id) == ("metadata_changed", "A")
+    assert (started.cause, started.member_id) == ("subscription_changed", "A")
 
 
 def test_epoch_without_a_change_of_members_means_other_topics() -> None:
@@ -185,7 +185,7 @@ def test_second_epoch_before_the_first_rebalance_is_complete() -> None:
 def test_member_with_a_pattern_joins_before_its_pattern_is_resolved() -> None:
     """Recorded: the member and its state, then the pattern with the epoch."""
     log = Log().append(1_000, consumer("m", "A", topics=(), regex="^ord.*"), current("m", "A", 1, previous=0))
-    assert told(log.read(NAMED)) == ["!! 1000 observation_began from_offset=0"]
+    assert told(log.read(NAMED)) == ["!! 1000 observation_began founded=True from_offset=0"]
     log.append(1_500, pattern("m", "^ord.*", ["orders"]), epoch("m", 2))
     log.append(1_600, target("m", "A", ALL), target_epoch("m", 2, 1_590), current("m", "A", 2, ALL))
     outputs = told(log.read())
@@ -203,7 +203,7 @@ def test_pattern_that_means_other_topics_is_a_cause() -> None:
     log.read(NAMED)
     log.append(9_000, pattern("m", "^ord.*", ["orders", "ordinary"]), epoch("m", 3))
     (started,) = events(log.read(), RebalanceStarted)
-    assert (started.cause, started.member_id) == ("metadata_changed", "A")
+    assert (started.cause, started.member_id) == ("regex_resolved", "A")
     log.append(9_500, gone(Kind.PATTERN, "m", "^ord.*"))
     log.read()
     assert groups(log.outputs)[-1].subscribed_topics == ()

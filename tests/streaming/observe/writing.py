@@ -157,6 +157,8 @@ def consumer(
     regex: str = "",
     client_id: str = "ana",
     classic_session_ms: int | None = None,
+    assignor: str | None = None,
+    rebalance_ms: int = 300_000,
 ) -> Written:
     """Return the record of a member; a classic one, if it has a session timeout."""
     classic_member = None
@@ -170,8 +172,8 @@ def consumer(
         "client_host": "/127.0.0.1",
         "topics": topics,
         "regex": regex,
-        "rebalance_timeout_ms": 300_000,
-        "assignor": None,
+        "rebalance_timeout_ms": rebalance_ms,
+        "assignor": assignor,
         "classic": classic_member,
     }
     return write(Kind.MEMBER, [group, name], value)
@@ -208,6 +210,20 @@ def current(
 
 def pattern(group: str, regex: str, topics: Sequence[str]) -> Written:
     return write(Kind.PATTERN, [group, regex], {"topics": topics, "version": 1, "resolved_ms": 1})
+
+
+def old_topics(group: str, *topics: tuple[str, bytes, int], rack: str = "a") -> Written:
+    """Return the record in which brokers before 4.1 name a group's topics: each by its name, id and partition count."""
+    parts = [
+        {
+            "topic_id": topic_id,
+            "name": name,
+            "partitions": count,
+            "racks": [{"partition": number, "racks": [rack]} for number in range(count)],
+        }
+        for name, topic_id, count in topics
+    ]
+    return write(Kind.OLD_TOPICS, [group], {"topics": parts})
 
 
 def _ids(partitions: Sequence[int]) -> list[dict[str, Any]]:

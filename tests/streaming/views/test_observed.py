@@ -1,9 +1,12 @@
 """What is said about groups that Kafka's own coordinator keeps: nothing that Kafka does not record is invented."""
 
 import re
+from typing import Any
 
 import pytest
 
+from coordinator.messages.events import RebalanceStarted
+from coordinator.messages.observed_events import TopicChange, TopicsNamed
 from streaming.views import GroupView
 from streaming.views.api import answers
 from streaming.views.history.advice import ADVICE, OF_CONSUMERS, Advice, for_brokers
@@ -219,7 +222,7 @@ WHOLE = {
         "c3-1111 joined with group.protocol=consumer, and the group became one of the new protocol.", False,
     ),
     "protocol_downgraded": ("The last member of the new protocol is gone, and the group became a classic one.", False),
-    "topics_changed": ("A subscribed topic has other partitions, was made or deleted.", False),
+    "topics_changed": ("The topics changed; which one is not known.", False),
     "unknown": ("All joined again and nothing differs: what asked for it is not recorded.", None),
 }  # fmt: skip
 
@@ -309,3 +312,191 @@ def test_rebalances_without_any_change_are_avoidable_if_they_are_many(apart_ms: 
     answer = explained(observed)
     assert answer.is_avoidable is is_avoidable
     assert answer.who.startswith("All joined again and nothing differs: what asked for it is not recorded")
+
+
+# -- causes of groups of the consumer protocol -------------------------------------------------------------------------
+
+DAN = "D00WiDjmTFKJurcyAuofRg"
+
+
+def modern() -> Observed:
+    """Return the records of a group of the consumer protocol, in its epoch 3."""
+    observed = Observed("modern", kind="consumer", session_ms=None).begins(founded=True).to(3)
+    return observed.record(0, {DAN: [0]}, clients={DAN: "dan"})
+
+
+def raised(observed: Observed, epoch: int, at_ms: int, cause: str, who: str = "", **fields: Any) -> Observed:
+    """Write a cause of an epoch."""
+    named = {"client_id": "dan"} if who == DAN else {}
+    return observed.to(epoch).started(at_ms, cause, who, is_inferred=False, **named, **fields)
+
+
+def ended(observed: Observed, at_ms: int = 9_000) -> Why:
+    return explained(observed.completed(at_ms, DAN, took_ms=1_000))
+
+
+def named_topics(observed: Observed, epoch: int, at_ms: int, *changes: TopicChange) -> Observed:
+    now = observed.generation_id
+    return observed.to(epoch).add(TopicsNamed, at_ms, changes=changes).to(now)
+
+
+SENTENCES: list[tuple[str, str, dict[str, Any], str, bool | None]] = [
+    ("assignor_changed", DAN, {"assignor_before": None, "assignor_after": "range"},
+     "dan-D00W at /127.0.0.1 prefers the assignor range now, none before.", True),
+    ("assignor_changed", DAN, {"assignor_before": "range", "assignor_after": None},
+     "dan-D00W at /127.0.0.1 prefers no assignor now, range before.", True),
+    ("assignors_tied", "", {"assignors": {"range": (DAN,), "uniform": (BO,)}},
+     ("Members prefer different assignors, one each (dan-D00W: range; bo-4b20: uniform), and Kafka 4.4.0 rebalances at"
+     " every heartbeat until they agree."), True),
+    ("assignors_tied", "", {"assignors": {"range": (ANA, CY), "uniform": (BO, CY_2)}},
+     ("Members prefer different assignors, as many each (ana-1111, cy-477b: range; bo-4b20, cy-99aa: uniform), and Kafka"
+     " 4.4.0 rebalances at every heartbeat until they agree."), True),
+    ("subscription_changed", DAN, {"topics_added": ("tc",), "topics_removed": ()},
+     "dan-D00W at /127.0.0.1 subscribes to tc as well.", False),
+    ("subscription_changed", DAN, {"topics_added": ("a", "b", "c", "d"), "topics_removed": ("x", "y")},
+     ("dan-D00W at /127.0.0.1 subscribes to a, b, c and 1 more topic as well and does not subscribe to x and y any"
+     " more."), False),
+    ("subscription_changed", DAN, {"topics_removed": ("x",), "pattern": "pt-.*"},
+     "dan-D00W at /127.0.0.1 does not subscribe to x any more and subscribes by the pattern pt-.* now.", False),
+    ("subscription_changed", DAN, {"pattern": ""}, "dan-D00W at /127.0.0.1 has no pattern any more.", False),
+    ("regex_resolved", DAN, {"pattern": "pt-.*", "topics_added": ("pt-2",), "topics_removed": ()},
+     "pt-2 matches the pattern pt-.* of dan-D00W.", False),
+    ("regex_resolved", "", {"pattern": "pt-.*", "topics_added": ("pt-2", "pt-3"), "topics_removed": ("pt-1",)},
+     "pt-2 and pt-3 match the pattern pt-.* of several members and pt-1 does not match it any more.", False),
+    ("revocation_overdue", DAN, {"timeout_ms": 10_000},
+     ("dan-D00W at /127.0.0.1 did not give up partitions within its rebalance timeout (max.poll.interval.ms) of 10.0 s"
+     " and was dropped."), True),
+    ("topics_changed", "", {}, "The topics changed; which one is not known.", False),
+    ("brokers_upgraded", "", {},
+     "The brokers were upgraded from Kafka 4.0, and record the group's topics in another way since.", False),
+    ("unknown", "", {},
+     "Nothing differs that Kafka records: no member, no subscription, no assignor and no topic.", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cause", "who", "fields", "sentence", "is_avoidable"), SENTENCES)
+def test_each_cause_of_an_epoch_has_its_sentence(
+    cause: str, who: str, fields: dict[str, Any], sentence: str, is_avoidable: bool | None
+) -> None:
+    observed = raised(modern(), 4, 8_000, cause, who, **fields)
+    answer = ended(observed)
+    assert (answer.cause, answer.who, answer.is_avoidable) == (cause, sentence, is_avoidable)
+    (line,) = [each for each in observed.events if isinstance(each, RebalanceStarted)]
+    assert to_line(line, 1).text.startswith(f"rebalance: {cause.replace('_', ' ')}")
+
+
+CHANGED: list[tuple[list[TopicChange], str, str]] = [
+    ([TopicChange("orders", "partitions", 8, 12)], "orders has 12 partitions now, 8 before.", "topics_changed"),
+    ([TopicChange("orders", "deleted", 8)], "orders was deleted.", "topics_changed"),
+    ([TopicChange("orders", "made", None, 1)], "orders was made, with 1 partition.", "topics_changed"),
+    ([TopicChange("orders", "made_anew", 8, 8)], "orders was made anew (another id).", "topics_changed"),
+    ([TopicChange("orders", "racks", 8, 8)],
+     "The replicas of orders are on other racks: no partition changed, Kafka rebalances all the same.",
+     "racks_changed"),
+    ([TopicChange("ta", "partitions", 4, 6), TopicChange("tb", "deleted", 4), TopicChange("tc", "racks", 4, 4)],
+     ("ta has 6 partitions now, 4 before, tb was deleted and the replicas of tc are on other racks: no partition"
+     " changed, Kafka rebalances all the same."), "topics_changed"),
+    ([TopicChange(f"t{n}", "deleted", 4) for n in range(5)],
+     "t0 was deleted, t1 was deleted, t2 was deleted and 2 more topics changed.", "topics_changed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "sentence", "cause"), CHANGED)
+def test_changed_topics_are_named(changes: list[TopicChange], sentence: str, cause: str) -> None:
+    """The names come later than the end of the rebalance."""
+    observed = raised(modern(), 4, 8_000, "topics_changed").completed(9_000, DAN, took_ms=1_000)
+    answer = explained(named_topics(observed, 4, 9_500, *changes))
+    assert (answer.who, answer.cause, answer.is_avoidable) == (sentence, cause, False)
+    assert [each.topics for each in answer.epochs] == [[each.topic for each in changes]]
+    told = to_line(observed.events[-1], 1).text
+    assert told.lower() == f"the topics behind group epoch 4: {sentence[:-1]}".lower()
+
+
+def test_names_belong_to_their_epoch() -> None:
+    """A group that was deleted and founded again has the same epochs once more."""
+    observed = named_topics(modern(), 4, 7_000, TopicChange("old", "deleted", 4))
+    assert ended(raised(observed, 4, 8_000, "topics_changed")).who == "The topics changed; which one is not known."
+
+
+def test_names_are_dropped_with_their_events() -> None:
+    observed = raised(modern(), 4, 8_000, "topics_changed")
+    group = group_of(named_topics(observed, 4, 8_000, TopicChange("ta", "deleted", 4)).completed(9_000, DAN))
+    assert group.topics_named[4]
+    group.forget(0)
+    assert not group.topics_named[4]
+
+
+def test_join_and_changed_topic_of_one_epoch_are_both_named() -> None:
+    """W5: also if only the driver could tell that a topic has changed."""
+    for is_recorded in True, False:
+        observed = raised(modern(), 4, 8_000, "member_joined", CY)
+        if is_recorded:
+            observed = raised(observed, 4, 8_000, "topics_changed")
+        answer = ended(named_topics(observed, 4, 8_500, TopicChange("tc", "partitions", 4, 6)))
+        assert answer.who == "cy-477b joined and tc has 6 partitions now, 4 before."
+
+
+def test_order_of_epochs_is_recorded() -> None:
+    observed = raised(modern(), 4, 8_000, "member_joined", CY)
+    observed = raised(observed, 5, 8_500, "topics_changed")
+    assert ended(observed).who == "cy-477b joined, then the topics changed, which one is not known."
+
+
+def test_cause_of_many_epochs_is_told_once() -> None:
+    """W2: the tie of Kafka 4.4.0."""
+    observed = modern()
+    for number in range(7):
+        raised(observed, 4 + number, 1_000 * number, "assignors_tied", assignors={"range": (DAN,), "uniform": (BO,)})
+    answer = ended(observed)
+    assert answer.who.count("Members prefer") == 1
+    assert answer.who.endswith(" rebalances at every heartbeat until they agree (7 times).")
+    assert answer.details[0] == f"Group epochs 4 to 10, {clock(T)} to {clock(T + 6_000)}: assignors tied."
+
+
+def test_partitions_of_a_deleted_topic_are_no_fault() -> None:
+    observed = raised(modern(), 4, 8_000, "topics_changed")
+    named_topics(observed, 4, 8_000, TopicChange("orders", "deleted", 4))
+    answer = explained(observed.completed(9_000, DAN, took_ms=1_000, p0=(DAN, None)))
+    assert not any("without an owner since" in each for each in answer.details)
+
+
+def test_static_member_of_the_consumer_protocol_that_stays_away() -> None:
+    """W10: its session timeout is a setting of the brokers, and it leaves when it is closed."""
+    observed = modern()
+    observed.to(4).gone(8_000, DAN, None, "expired", instance="till-2")
+    answer = ended(raised(observed, 4, 8_000, "member_gone", DAN))
+    assert answer.cause == "session_expired"
+    assert "group.consumer.session.timeout.ms of the brokers" in answer.advice
+    assert "{" not in answer.advice
+
+
+def test_no_advice_has_a_placeholder() -> None:
+    observed = running().to(4).started(47_000, "member_gone", CY).gone(47_000, CY, None, "expired", instance="till-2")
+    assert "session.timeout.ms (6.0 s) must" in explained(next_generation(observed)).advice
+
+
+def test_deleted_group_of_the_consumer_protocol_has_epochs() -> None:
+    """W10: the record of the group is gone, its history is not."""
+    group = group_of(raised(modern(), 4, 8_000, "member_joined", CY).completed(9_000, DAN, took_ms=1_000))
+    group.record = None
+    answer = why(group)
+    assert answer is not None
+    assert "to group epoch 4:" in answer.what
+    assert answer.details[0].startswith("Group epoch 4 at ")
+
+
+def test_epoch_of_the_last_leave_has_its_cause() -> None:
+    """W10: two leaves, the second before the rebalance of the first is complete."""
+    observed = raised(modern(), 7, 8_000, "member_gone", BO).gone(8_000, BO)
+    observed = raised(observed, 8, 8_300, "member_gone", CY).gone(8_300, CY)
+    answer = explained(observed.emptied(8_300))
+    assert "to group epoch 8, which has no members." in answer.what
+    assert answer.who == "bo-4b20 is gone, then cy-477b is gone."
+    assert [each.group_epoch for each in answer.epochs] == [7, 8]
+
+
+def test_group_with_only_offsets_is_kept_by_kafka() -> None:
+    """M5: commands that do not read events show it as well."""
+    views = Observed("simple").commits(0, 0, 5, stands_for=1).views()
+    assert views.groups["simple"].kept_by == "kafka"
+    assert Observed("ours").commits(0, 0, 5).views().groups["ours"].kept_by is None
