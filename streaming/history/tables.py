@@ -63,7 +63,7 @@ EVENTS = pa.schema([
     ("current_id", _TEXT),
     # the causes of group epochs of groups that Kafka's coordinator keeps, and topics_named
     ("topics_added", _TEXTS), ("topics_removed", _TEXTS), ("pattern", _TEXT), ("assignor_before", _TEXT),
-    ("assignor_after", _TEXT), ("assignors", pa.map_(_TEXT, _TEXTS)), ("timeout_ms", _INT),
+    ("assignor_after", _TEXT), ("assignors", pa.map_(_TEXT, _TEXTS)), ("timeout_ms", _LONG),
     ("changes", pa.list_(pa.struct([
         ("topic", _TEXT), ("what", _TEXT), ("partitions_before", _INT), ("partitions", _INT),
     ]))),

@@ -171,7 +171,7 @@ def _did(reason: Reason) -> str:
 
 def _in_short(reason: Reason) -> str:
     if (whole := _whole(reason)) is not None:
-        return whole.replace("; ", ", ")
+        return whole.replace("; which", ", which")
     if reason.cause == "restarted":
         return _restarted(reason)
     if reason.cause == "session_expired":

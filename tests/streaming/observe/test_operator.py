@@ -4,19 +4,21 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
 import pandas as pd
 import pytest
 
 from coordinator.base.errors import CorruptState
 from coordinator.base.hashing import shard_of
-from streaming.observe.operator import INPUT_COLUMNS, Name, ObserveOperator, Start, unpacked
+from coordinator.messages.observed_events import TopicChange
+from streaming.observe.operator import INPUT_COLUMNS, Name, ObserveOperator, Start, TopicsOfEpoch, unpacked
 from streaming.observe.schemas import Kind
 from streaming.query.operator.durable import BATCH
 from streaming.query.operator.operator import OUTPUT_COLUMNS
 from streaming.wire.records import OutputTopics
 from tests.streaming.observe.log import HELD
 from tests.streaming.observe.test_consumers import founding
-from tests.streaming.observe.writing import ORDERS_TEXT, Written, classic, commit, founded, gone, member
+from tests.streaming.observe.writing import ORDERS_TEXT, Written, classic, commit, epoch, founded, gone, member
 
 TOPICS = OutputTopics("", "observed.groups", "observed.events", "")
 PARTITIONS = 4
@@ -42,21 +44,17 @@ class Spark:
         self.state: Any = State()
         self.next_offset = 0
 
-    def batch(self, at_ms: int, *records: Written, names: Iterable[Name] = ()) -> pd.DataFrame:
+    def batch(self, at_ms: int, *records: Written, names: Iterable[Name | TopicsOfEpoch] = ()) -> pd.DataFrame:
         """Call the operator with records in reverse order, in two frames."""
         rows: list[tuple[Any, ...]] = []
         for key, value in records:
             rows.append((NUMBER, False, self.next_offset, at_ms, key, value))
             self.next_offset += 1
-        rows += [(NUMBER, True, n, at_ms, b"", json.dumps(_fields(name)).encode()) for n, name in enumerate(names)]
+        rows += [(NUMBER, True, n, at_ms, b"", msgspec.json.encode(name)) for n, name in enumerate(names)]
         rows.reverse()
         (output,) = self.operator((KEY,), _frames(rows), self.state)
         assert list(output.columns) == OUTPUT_COLUMNS
         return output
-
-
-def _fields(name: Name) -> dict[str, Any]:
-    return {"shard": name.shard, "topic_id": name.topic_id, "name": name.name}
 
 
 def _frames(rows: list[tuple[Any, ...]]) -> Iterator[pd.DataFrame]:
@@ -187,3 +185,19 @@ def test_state_that_is_no_text_of_ours_is_refused() -> None:
     spark.state.getOption = ("AAAA",)
     with pytest.raises(CorruptState):
         spark.batch(1_000, founded("g", 990))
+
+
+def test_driver_names_the_topics_of_a_changed_hash() -> None:
+    """The batch asks for them until their record has been read. A batch that is repeated has the same outputs."""
+    spark, orders = Spark(), Name(NUMBER, ORDERS_TEXT, "orders")
+    assert tally(spark.batch(1_000, *founding(), names=[orders]))["topics"] == ["orders"]
+    asked = tally(spark.batch(2_000, epoch("m", 3, metadata_hash=8)))["hash_changes"]
+    assert asked == [["m", 3, 7, 8, ["orders"], ["orders"]]]
+    grown = TopicsOfEpoch(NUMBER, "m", 3, 8, (TopicChange("orders", "partitions", 4, 6),))
+    before = spark.state.getOption
+    output = spark.batch(3_000, names=[grown])
+    (event,) = [value for _, value in values(output, "observed.events")]
+    assert (event["event"], event["generation_id"], event["changes"][0]["what"]) == ("topics_named", 3, "partitions")
+    assert "hash_changes" not in tally(output)
+    spark.state.getOption = before
+    pd.testing.assert_frame_equal(spark.batch(3_000, names=[grown]), output)

@@ -349,8 +349,8 @@ SENTENCES: list[tuple[str, str, dict[str, Any], str, bool | None]] = [
      ("Members prefer different assignors, one each (dan-D00W: range; bo-4b20: uniform), and Kafka 4.4.0 rebalances at"
      " every heartbeat until they agree."), True),
     ("assignors_tied", "", {"assignors": {"range": (ANA, CY), "uniform": (BO, CY_2)}},
-     ("Members prefer different assignors, as many each (ana-1111, cy-477b: range; bo-4b20, cy-99aa: uniform), and Kafka"
-     " 4.4.0 rebalances at every heartbeat until they agree."), True),
+     ("Members prefer different assignors, as many each (ana-1111, cy-477b: range; bo-4b20, cy-99aa: uniform), and"
+     " Kafka 4.4.0 rebalances at every heartbeat until they agree."), True),
     ("subscription_changed", DAN, {"topics_added": ("tc",), "topics_removed": ()},
      "dan-D00W at /127.0.0.1 subscribes to tc as well.", False),
     ("subscription_changed", DAN, {"topics_added": ("a", "b", "c", "d"), "topics_removed": ("x", "y")},
