@@ -1,7 +1,7 @@
 """The stateful operator handles one batch of one partition of `__consumer_offsets`. The logic is in `partition`.
 
 Spark calls it with the records of one partition, and with what the driver has written for that partition, the names of
-topic ids and the topics behind changes of metadata hashes, in no particular order.
+topic ids and the changed topics of metadata hashes, in no particular order.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -138,8 +138,8 @@ def unpacked(stored: str) -> bytes:
 
 
 def _sorted(frames: Iterator[pd.DataFrame]) -> tuple[int, list[Row], list[tuple[str, str]], list[Named]]:
-    """Return the partition's number, its records in the order of the log, the names of topic ids, and the topics behind
-    changes of metadata hashes."""
+    """Return the partition's number, its records in the order of the log, the names of topic ids, and the changed
+    topics of metadata hashes."""
     number, rows, written = 0, list[Row](), list[tuple[int, Name | TopicsOfEpoch]]()
     for frame in frames:
         for each in frame[list(INPUT_COLUMNS)].itertuples(index=False, name=None):

@@ -132,7 +132,7 @@ class Partition:
         Args:
             rows: The records in the order of their offsets.
             named: Names of topic ids. Groups that were published with these ids are published anew.
-            changed: The topics behind changes of metadata hashes. An answer to no such change is passed over.
+            changed: The changed topics of metadata hashes. An answer to no such change is passed over.
         """
         self._learn(named)
         for each in changed:
@@ -377,7 +377,7 @@ class Partition:
                 self._rename(self._group(group_id), missed)
 
     def _name_topics(self, answer: Named) -> None:
-        """Publish the topics behind a change of a metadata hash."""
+        """Publish the changed topics of a metadata hash."""
         wanted = answer.group_id, answer.group_epoch, answer.hash
         others = [each for each in self.stored.hash_changes if (each.group_id, each.group_epoch, each.hash) != wanted]
         is_wanted = len(others) < len(self.stored.hash_changes)

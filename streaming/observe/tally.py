@@ -127,7 +127,7 @@ class Observed:
         with self._lock:
             return {number: tally.hash_changes for number, tally in self._partitions.items() if tally.hash_changes}
 
-    def take_topics(self) -> set[str]:
+    def new_topics(self) -> set[str]:
         """Return the topics of groups with new epochs since the last call."""
         with self._lock:
             found, self._topics = self._topics, set()

@@ -83,7 +83,7 @@ class TopicHistory:
         return True
 
     def explain(self, change: HashChange) -> tuple[TopicChange, ...] | None:
-        """Return the topics behind a change of a group's hash, of those that it subscribed to before and since.
+        """Return the changed topics of a group's hash, of those that it subscribed to before and since.
 
         None if no recomputation gives both hashes; then it is not known which topics have changed.
         """

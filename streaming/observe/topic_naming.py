@@ -1,7 +1,7 @@
-"""A thread that names the topics behind changed metadata hashes.
+"""A thread that names the changed topics of a group epoch with another metadata hash.
 
 It follows the topics that groups of the consumer protocol subscribe to. When a group epoch has another hash, it
-recomputes both hashes, and writes the changed topics to PREFIX.topics for the partition that has asked; see
+recomputes both hashes, and writes the changed topics to PREFIX.topics for the partition with that group; see
 `topic_history`. What it has seen of the topics is written there too, so that the next process knows it.
 """
 
@@ -43,10 +43,10 @@ LOOK_EVERY_S = 30.0
 """The time between two looks at the topics while no group has a changed hash."""
 
 TRY_EVERY_S = 1.0
-"""The time between two looks while the topics behind a changed hash are not named."""
+"""The time between two looks while the topics of a changed hash are not named."""
 
 TRY_FOR_S = 15.0
-"""The time after which the topics behind a changed hash count as not known. A broker may learn of a change later than
+"""The time after which the topics of a changed hash count as not known. A broker may learn of a change later than
 the group's coordinator."""
 
 WRITE_AGAIN_S = 30.0
@@ -95,7 +95,7 @@ class TopicNaming:
         self._followed: dict[str, None] = {}
         self._unwritten: dict[str, None] = {}
         self._is_restored, self._looked_s = False, -math.inf
-        self._asked_s: dict[Answer, float] = {}
+        self._waiting_since_s: dict[Answer, float] = {}
         self._written_s: dict[Answer, float] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="topics", daemon=True)
@@ -153,7 +153,7 @@ class TopicNaming:
             self._is_restored = True
         changes = [(number, each) for number, found in self._observed.hash_changes.items() for each in found]
         of_changes = {name for _, each in changes for name in (*each.topics, *each.topics_before)}
-        names = {*self._history.names, *self._observed.take_topics(), *of_changes}
+        names = {*self._history.names, *self._observed.new_topics(), *of_changes}
         fresh = sorted(names - self._followed.keys())[: TOPICS_MAX - len(self._followed)]
         self._followed |= dict.fromkeys(fresh)
         if (now_s := self._now_s()) >= self._looked_s + LOOK_EVERY_S:
@@ -174,13 +174,13 @@ class TopicNaming:
         """Write the answers that are known, or that count as not known. Return whether any is missing."""
         now_s, answers, is_open = self._now_s(), dict[Answer, TopicsOfEpoch](), False
         keys = {(number, each.group_id, each.group_epoch): each for number, each in changes}
-        self._asked_s = {key: self._asked_s.get(key, now_s) for key in keys}
+        self._waiting_since_s = {key: self._waiting_since_s.get(key, now_s) for key in keys}
         self._written_s = {key: written_s for key, written_s in self._written_s.items() if key in keys}
         for key, change in keys.items():
             if self._written_s.get(key, -math.inf) + WRITE_AGAIN_S > now_s:
                 continue
             found = self._history.explain(change)
-            if found is not None or now_s >= self._asked_s[key] + TRY_FOR_S:
+            if found is not None or now_s >= self._waiting_since_s[key] + TRY_FOR_S:
                 answers[key] = _answer_of(*key, change, found or ())
             else:
                 is_open = True

@@ -27,10 +27,10 @@ DELETED = "deleted"
 """A change of a topic; see `TopicChange`."""
 
 
-class EpochCause(Struct):
+class EpochCause(Struct, omit_defaults=True):
     """A group epoch, and what raised it. Without a member, an administrator or a gateway with `client_id` did it.
 
-    `topics` are the changed topics, if they are known.
+    `topics` are the changed topics; it is left out if they are not known, or if the cause is another one.
     """
 
     group_epoch: int

@@ -362,7 +362,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     MemberGone: lambda e: f"{brief(e.member_id)} is gone: {_LIKELY.get(e.likely, plain(e.likely or ''))}{facts(e)}",
     OffsetsForgotten: lambda e: f"{counted(len(e.partitions), 'offset')} forgotten: {escape(e.why)}",
     TopicNamed: lambda e: f"the topic with the id {escape(e.topic_id)} is {escape(e.topic_name)}",
-    TopicsNamed: lambda e: f"the topics behind group epoch {e.generation_id}: {changed_topics(e)}",
+    TopicsNamed: lambda e: f"changed topics of group epoch {e.generation_id}: {changed_topics(e)}",
     GroupReleased: lambda e: f"released to {escape(e.to)}, {e.bytes} bytes",
     GroupMoved: lambda e: f"moved to {escape(e.to)}",
     GroupTakenBack: lambda e: f"taken back from {escape(e.to)}: {escape(e.reason)}",

@@ -39,8 +39,8 @@ def causes(log: Log) -> list[tuple[str, str]]:
     return [(each.cause, each.member_id) for each in started(log)]
 
 
-def asked(log: Log) -> list[HashChange]:
-    """Return the changes of hashes that the driver is asked about."""
+def open_changes(log: Log) -> list[HashChange]:
+    """Return the changes of hashes that wait for the driver."""
     assert log.partition is not None
     return log.partition.hash_changes
 
@@ -63,7 +63,7 @@ def test_another_assignor_is_no_changed_topic() -> None:
     (event,) = started(log)
     assert (event.cause, event.member_id, event.client_id) == ("assignor_changed", "A", "ana")
     assert (event.assignor_before, event.assignor_after) == (None, "range")
-    assert asked(log) == []
+    assert open_changes(log) == []
     (member,) = groups(log.outputs)[-1].members
     assert member.server_assignor == "range"
 
@@ -117,7 +117,7 @@ def test_tie_of_assignors_raises_the_epoch_without_end(assignors: list[str | Non
     """W2: Kafka 4.4.0 raises the epoch at each heartbeat of one of the two; the hash stays, and no member changes."""
     log = tie(*assignors)
     assert [each for each, _ in causes(log)] == [cause]
-    assert asked(log) == []
+    assert open_changes(log) == []
 
 
 def test_tie_of_assignors_names_the_members_of_each() -> None:
@@ -131,21 +131,21 @@ def test_tie_of_assignors_names_the_members_of_each() -> None:
 def test_unchanged_hash_is_never_a_changed_topic() -> None:
     log = of_one().append(7_000, epoch("m", 3))
     assert causes(log) == [("unknown", "")]
-    assert asked(log) == []
+    assert open_changes(log) == []
 
 
 def test_driver_names_the_topic_of_another_hash() -> None:
-    """W4: the change is asked for until it is answered; the answer is an event of its own, once."""
+    """W4: the change waits until it is answered; the answer is an event of its own, once."""
     log = of_one().append(7_000, epoch("m", 3, metadata_hash=8))
     assert causes(log) == [("topics_changed", "")]
-    assert asked(log) == [HashChange("m", 3, 7, 8, ["orders"], ["orders"])]
+    assert open_changes(log) == [HashChange("m", 3, 7, 8, ["orders"], ["orders"])]
     grown = TopicChange("orders", "partitions", 4, 6)
     assert answered(log, Named("m", 3, 9, (grown,))) == [], "the answer is about another hash"
     assert answered(log, Named("other", 3, 8, (grown,))) == []
     (event,) = answered(log, Named("m", 3, 8, (grown,)))
     assert isinstance(event, TopicsNamed)
     assert (event.generation_id, event.at_ms, event.changes) == (3, 7_000, (grown,))
-    assert asked(log) == []
+    assert open_changes(log) == []
     assert answered(log, Named("m", 3, 8, (grown,))) == [], "the answer is repeated"
 
 
@@ -153,7 +153,7 @@ def test_topics_that_nobody_can_name_have_no_event() -> None:
     log = of_one().append(7_000, epoch("m", 3, metadata_hash=8))
     log.read()
     assert answered(log, Named("m", 3, 8, ())) == []
-    assert asked(log) == []
+    assert open_changes(log) == []
 
 
 def test_join_does_not_hide_a_changed_topic() -> None:
@@ -162,25 +162,25 @@ def test_join_does_not_hide_a_changed_topic() -> None:
     assert causes(log) == [("member_joined", "B"), ("topics_changed", "")]
     log.append(9_000, *leave("B"), epoch("m", 4, metadata_hash=9))
     assert causes(log) == [("member_gone", "B"), ("topics_changed", "")]
-    assert [(each.group_epoch, each.hash_before, each.hash) for each in asked(log)] == [(3, 7, 8), (4, 8, 9)]
+    assert [(each.group_epoch, each.hash_before, each.hash) for each in open_changes(log)] == [(3, 7, 8), (4, 8, 9)]
 
 
 def test_driver_decides_if_other_topics_are_subscribed() -> None:
     """Other names give another hash in any case: only the driver can tell whether a topic has changed as well."""
     log = of_one().append(7_000, consumer("m", "A", topics=("orders", "refunds")), epoch("m", 3, metadata_hash=8))
     assert causes(log) == [("subscription_changed", "A")]
-    assert asked(log) == [HashChange("m", 3, 7, 8, ["orders"], ["orders", "refunds"])]
+    assert open_changes(log) == [HashChange("m", 3, 7, 8, ["orders"], ["orders", "refunds"])]
 
 
 def test_first_hash_is_no_change() -> None:
     """Neither of a new group, nor of one whose topics are all others, nor after it was empty."""
     log = of_one()
-    assert asked(log) == []
+    assert open_changes(log) == []
     log.append(7_000, *leave("A"), epoch("m", 3, metadata_hash=None))
     log.append(8_000, consumer("m", "C"), epoch("m", 4, metadata_hash=9))
     log.append(9_000, consumer("m", "C", topics=("refunds",)), epoch("m", 5, metadata_hash=10))
     assert causes(log) == [("member_joined", "C"), ("subscription_changed", "C")]
-    assert asked(log) == []
+    assert open_changes(log) == []
 
 
 def test_topics_of_new_epochs_are_named_for_the_driver() -> None:
@@ -198,14 +198,14 @@ def test_changes_of_hashes_are_bounded() -> None:
     log.read()
     stored = from_bytes(log.state).hash_changes
     assert (len(stored), stored[0].group_epoch, stored[-1].group_epoch) == (HASH_CHANGES_MAX, 4, HASH_CHANGES_MAX + 3)
-    assert asked(log) == stored[:HASH_CHANGES_SHOWN_MAX]
+    assert open_changes(log) == stored[:HASH_CHANGES_SHOWN_MAX]
 
 
 def test_end_of_a_group_ends_its_changes() -> None:
     log = of_one().append(7_000, epoch("m", 3, metadata_hash=8)).append(8_000, *leave("A"), epoch("m", 4))
     log.append(9_000, *(gone(kind, "m") for kind in (Kind.TARGET_EPOCH, Kind.EPOCH)))
     log.read()
-    assert asked(log) == []
+    assert open_changes(log) == []
     assert answered(log, Named("m", 3, 8, (TopicChange("orders", "deleted", 4),))) == []
 
 
@@ -250,7 +250,7 @@ def test_upgrade_of_the_brokers_is_no_changed_topic() -> None:
     """The first epoch with a hash comes with the tombstone of the record that it replaces."""
     log = of_4_0().append(7_000, gone(Kind.OLD_TOPICS, "m"), epoch("m", 2, metadata_hash=8))
     assert causes(log) == [("brokers_upgraded", "")]
-    assert asked(log) == []
+    assert open_changes(log) == []
     log.append(8_000, epoch("m", 3, metadata_hash=9))
     assert causes(log) == [("topics_changed", "")]
 
@@ -261,7 +261,7 @@ def test_first_topic_of_a_group_was_made() -> None:
     log.read(NAMED)
     log.append(7_000, epoch("m", 3, metadata_hash=8))
     assert causes(log) == [("topics_changed", "")]
-    assert asked(log) == [HashChange("m", 3, 0, 8, ["orders"], ["orders"])]
+    assert open_changes(log) == [HashChange("m", 3, 0, 8, ["orders"], ["orders"])]
 
 
 # -- subscriptions and patterns ----------------------------------------------------------------------------------------

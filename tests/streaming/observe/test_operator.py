@@ -191,8 +191,8 @@ def test_driver_names_the_topics_of_a_changed_hash() -> None:
     """The batch asks for them until their record has been read. A batch that is repeated has the same outputs."""
     spark, orders = Spark(), Name(NUMBER, ORDERS_TEXT, "orders")
     assert tally(spark.batch(1_000, *founding(), names=[orders]))["topics"] == ["orders"]
-    asked = tally(spark.batch(2_000, epoch("m", 3, metadata_hash=8)))["hash_changes"]
-    assert asked == [["m", 3, 7, 8, ["orders"], ["orders"]]]
+    waiting = tally(spark.batch(2_000, epoch("m", 3, metadata_hash=8)))["hash_changes"]
+    assert waiting == [["m", 3, 7, 8, ["orders"], ["orders"]]]
     grown = TopicsOfEpoch(NUMBER, "m", 3, 8, (TopicChange("orders", "partitions", 4, 6),))
     before = spark.state.getOption
     output = spark.batch(3_000, names=[grown])

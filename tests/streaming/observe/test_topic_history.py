@@ -110,11 +110,11 @@ def test_id_that_is_none_has_no_hash(topic_id: str) -> None:
         topic_hash(topic_id, "ta", [])
 
 
-# -- the topics behind a change ----------------------------------------------------------------------------------------
+# -- the changed topics ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", range(1, len(RECORDED)))
-def test_topic_behind_each_change_is_named(number: int) -> None:
+def test_topic_of_each_change_is_named(number: int) -> None:
     seen = history(RECORDED[number - 1][0], RECORDED[number][0])
     assert seen.explain(change(number)) == CHANGES[number - 1]
 
@@ -159,8 +159,8 @@ def test_only_topics_that_are_subscribed_before_and_since_have_changed() -> None
     """A member subscribes to tb as well, while ta grows."""
     seen = history({"ta": (TA, 4, "")}, RECORDED[1][0])
     (fact,) = [each for each in seen.seen("ta")[:1] if each is not None]
-    asked = HashChange("g", 3, group_hash([fact.hash]), RECORDED[1][1], ["ta"], ["ta", "tb"])
-    assert seen.explain(asked) == (TopicChange("ta", "partitions", 4, 6),)
+    grown = HashChange("g", 3, group_hash([fact.hash]), RECORDED[1][1], ["ta"], ["ta", "tb"])
+    assert seen.explain(grown) == (TopicChange("ta", "partitions", 4, 6),)
 
 
 def test_what_was_seen_is_bounded() -> None:
@@ -184,18 +184,18 @@ class Brokers:
 
     def __init__(self, topics: Topics) -> None:
         self.topics, self.written = topics, list[Written]()
-        self.asked: list[list[str]] = []
-        self.is_deaf = False
+        self.requests: list[list[str]] = []
+        self.is_silent = False
 
     def describe(self, names: Iterable[str]) -> dict[str, Described | None]:
-        self.asked.append(list(names))
-        return {name: each for name, each in described(self.topics).items() if name in self.asked[-1]}
+        self.requests.append(list(names))
+        return {name: each for name, each in described(self.topics).items() if name in self.requests[-1]}
 
     def read(self) -> list[SeenTopic]:
         return list({each.topic: each for each in self.written if isinstance(each, SeenTopic)}.values())
 
     def write(self, records: Iterable[Written]) -> None:
-        if self.is_deaf:
+        if self.is_silent:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         self.written += records
 
@@ -218,7 +218,7 @@ class Naming:
         return self.thread.look()
 
 
-def test_changed_topic_is_written_for_the_partition_that_asked() -> None:
+def test_changed_topic_is_written_for_its_partition() -> None:
     brokers = Brokers(RECORDED[0][0])
     naming = Naming(brokers)
     assert not naming.batch(topics=NAMES)
@@ -268,17 +268,17 @@ def test_topics_are_looked_at_again_after_a_while() -> None:
         naming.batch(topics=topics)
     naming.now_s = LOOK_EVERY_S
     naming.batch()
-    assert brokers.asked == [["ta", "tb"], ["tc"], ["ta", "tb", "tc"]]
+    assert brokers.requests == [["ta", "tb"], ["tc"], ["ta", "tb", "tc"]]
 
 
 def test_answer_that_brokers_do_not_take_is_written_later() -> None:
     brokers = Brokers(RECORDED[1][0])
     naming = Naming(brokers)
-    brokers.is_deaf = True
+    brokers.is_silent = True
     for _ in range(2):
         with pytest.raises(KafkaException):
             naming.batch(change(1))
-    brokers.is_deaf = False
+    brokers.is_silent = False
     naming.batch(change(1))
     assert len(brokers.answers) == 1
     assert {each.topic for each in brokers.read()} == set(NAMES)
@@ -290,4 +290,4 @@ def test_topics_of_batches_wake_the_thread() -> None:
     assert not observed.has_topics.is_set()
     observed.take(progress(tally(0, topics=["ta"]), tally(1, topics=["tb"])))
     assert observed.has_topics.is_set()
-    assert (observed.take_topics(), observed.take_topics()) == ({"ta", "tb"}, set())
+    assert (observed.new_topics(), observed.new_topics()) == ({"ta", "tb"}, set())

@@ -409,7 +409,7 @@ def test_changed_topics_are_named(changes: list[TopicChange], sentence: str, cau
     assert (answer.who, answer.cause, answer.is_avoidable) == (sentence, cause, False)
     assert [each.topics for each in answer.epochs] == [[each.topic for each in changes]]
     told = to_line(observed.events[-1], 1).text
-    assert told.lower() == f"the topics behind group epoch 4: {sentence[:-1]}".lower()
+    assert told.lower() == f"changed topics of group epoch 4: {sentence[:-1]}".lower()
 
 
 def test_names_belong_to_their_epoch() -> None:
@@ -442,7 +442,7 @@ def test_order_of_epochs_is_recorded() -> None:
     assert ended(observed).who == "cy-477b joined, then the topics changed, which one is not known."
 
 
-def test_cause_of_many_epochs_is_told_once() -> None:
+def test_cause_of_many_epochs_is_named_once() -> None:
     """W2: the tie of Kafka 4.4.0."""
     observed = modern()
     for number in range(7):

@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 
 import pytest
+from msgspec import UNSET, structs
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -87,3 +88,24 @@ def test_groups_of_other_types_have_metrics(kind: str) -> None:
     samples = scraped(figures(Observed(kind=kind).begins().record(0, {}).views()))
     types = [labels["type"] for name, labels, _ in samples if name == "groupcoord_group_type"]
     assert types == [kind]
+
+
+@pytest.mark.parametrize(
+    ("assignors", "value"),
+    [(["range", "uniform"], [1.0]), (["range", "range", "uniform"], [0.0]), (["range"], [0.0]), ([None, None], [0.0])],
+)
+def test_tie_of_server_assignors_has_a_metric(assignors: list[str | None], value: list[float]) -> None:
+    observed = Observed(kind="consumer").begins(founded=True).to(1)
+    observed.record(0, {member_id(f"m{number}"): [number] for number in range(len(assignors))})
+    record = observed.written[-1]
+    members = [
+        structs.replace(member, server_assignor=UNSET if assignor is None else assignor)
+        for member, assignor in zip(record.members, assignors, strict=True)
+    ]
+    observed.written[-1] = structs.replace(record, members=tuple(members))
+    assert tied(observed.views()) == value
+    assert tied(Observed().begins().to(1).record(0, {ANA: [0]}).views()) == [], "classic members prefer none"
+
+
+def tied(views: Views) -> list[float]:
+    return [value for name, _, value in scraped(figures(views)) if name == "groupcoord_group_assignors_tied"]
