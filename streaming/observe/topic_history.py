@@ -20,7 +20,10 @@ CHANGED_MAX = 3
 """The topics that a search takes to be other than in the metadata of now, at the same time."""
 
 TRIES_MAX = 20_000
-"""The hashes that one pass of a search computes."""
+"""The hashes that one pass of a search computes, in a group of up to a hundred topics."""
+
+HASHED_MAX = 2_000_000
+"""The topics in the hashes of one pass: a larger group gets fewer tries."""
 
 COUNTS_MAX = 1_000
 """The lower partition counts of a topic that a search tries, the highest ones."""
@@ -51,6 +54,8 @@ class TopicHistory:
     def __init__(self) -> None:
         self._seen: dict[str, list[Fact | None]] = {}
         self._described: dict[str, Described] = {}
+        self.version = 0
+        """A number that rises when anything new is known."""
 
     @property
     def names(self) -> list[str]:
@@ -64,6 +69,7 @@ class TopicHistory:
     def restore(self, name: str, seen: Sequence[Fact | None]) -> None:
         """Add what an earlier process has seen of a topic."""
         self._seen[name] = list(seen)[-SEEN_MAX:]
+        self.version += 1
 
     def note(self, name: str, described: Described | None) -> bool:
         """Note a topic as it is now, None if it does not exist. Return whether it is other than it was.
@@ -80,6 +86,7 @@ class TopicHistory:
         if seen and seen[-1] == fact:
             return False
         self._seen[name] = [*(each for each in seen if each != fact), fact][-SEEN_MAX:]
+        self.version += 1
         return True
 
     def explain(self, change: HashChange) -> tuple[TopicChange, ...] | None:
@@ -117,7 +124,8 @@ class TopicHistory:
 
     @staticmethod
     def _search(wanted: int, names: list[str], base: Facts, others: Mapping[str, list[Fact | None]]) -> Facts | None:
-        for facts in islice(_candidates(names, base, others), TRIES_MAX):
+        tries = min(TRIES_MAX, HASHED_MAX // max(1, len(names)))
+        for facts in islice(_candidates(names, base, others), tries):
             if group_hash(fact.hash for fact in facts.values() if fact is not None) == wanted:
                 return facts
         return None

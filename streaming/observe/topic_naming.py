@@ -57,8 +57,8 @@ TOPICS_MAX = 10_000
 
 ABSENT = {UnknownTopicOrPartitionError.errno, InvalidTopicError.errno}
 
-Answer = tuple[int, str, int]
-"""A change of a hash: the partition of the source, the group and the group epoch."""
+Answer = tuple[int, str, int, int]
+"""A change of a hash: the partition of the source, the group, the group epoch and its hash."""
 
 
 class SeenTopic(msgspec.Struct, frozen=True):
@@ -97,6 +97,7 @@ class TopicNaming:
         self._is_restored, self._looked_s = False, -math.inf
         self._waiting_since_s: dict[Answer, float] = {}
         self._written_s: dict[Answer, float] = {}
+        self._found: dict[Answer, tuple[int, tuple[TopicChange, ...] | None]] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="topics", daemon=True)
 
@@ -173,21 +174,29 @@ class TopicNaming:
     def _answer(self, changes: Sequence[tuple[int, HashChange]]) -> bool:
         """Write the answers that are known, or that count as not known. Return whether any is missing."""
         now_s, answers, is_open = self._now_s(), dict[Answer, TopicsOfEpoch](), False
-        keys = {(number, each.group_id, each.group_epoch): each for number, each in changes}
+        keys = {(number, each.group_id, each.group_epoch, each.hash): each for number, each in changes}
         self._waiting_since_s = {key: self._waiting_since_s.get(key, now_s) for key in keys}
         self._written_s = {key: written_s for key, written_s in self._written_s.items() if key in keys}
+        self._found = {key: found for key, found in self._found.items() if key in keys}
         for key, change in keys.items():
             if self._written_s.get(key, -math.inf) + WRITE_AGAIN_S > now_s:
                 continue
-            found = self._history.explain(change)
-            if found is not None or now_s >= self._waiting_since_s[key] + TRY_FOR_S:
-                answers[key] = _answer_of(*key, change, found or ())
+            if (found := self._search(key, change)) is not None or now_s >= self._waiting_since_s[key] + TRY_FOR_S:
+                answers[key] = TopicsOfEpoch(*key, found or ())
             else:
                 is_open = True
         if answers:
             self._write(answers.values())
             self._written_s.update(dict.fromkeys(answers, now_s))
         return is_open
+
+    def _search(self, key: Answer, change: HashChange) -> tuple[TopicChange, ...] | None:
+        """Return the changed topics; None while they are not known. Only what is new is worth another search."""
+        version, found = self._found.get(key, (-1, None))
+        if found is None and version != self._history.version:
+            found = self._history.explain(change)
+            self._found[key] = self._history.version, found
+        return found
 
     def _serve(self) -> None:
         is_open = True
@@ -203,12 +212,6 @@ class TopicNaming:
                 log.warning("changed topics have no names yet: the brokers do not show the topics: %s", error)
             if is_open:
                 self._closing.wait(TRY_EVERY_S)
-
-
-def _answer_of(
-    number: int, group_id: str, group_epoch: int, change: HashChange, found: tuple[TopicChange, ...]
-) -> TopicsOfEpoch:
-    return TopicsOfEpoch(number, group_id, group_epoch, change.hash, found)
 
 
 def _key(record: Written, partitions: int) -> tuple[bytes, int]:

@@ -291,3 +291,17 @@ def test_topics_of_batches_wake_the_thread() -> None:
     observed.take(progress(tally(0, topics=["ta"]), tally(1, topics=["tb"])))
     assert observed.has_topics.is_set()
     assert (observed.new_topics(), observed.new_topics()) == ({"ta", "tb"}, set())
+
+
+def test_change_is_searched_again_only_if_topics_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log of long ago has many changes that nobody can name any more."""
+    brokers, searched = Brokers(RECORDED[0][0]), list[HashChange]()
+    naming = Naming(brokers)
+    explain = naming.thread._history.explain
+    monkeypatch.setattr(naming.thread._history, "explain", lambda each: (searched.append(each), explain(each))[1])
+    for _ in range(3):
+        assert naming.batch(change(1))
+    assert len(searched) == 1
+    brokers.topics = RECORDED[1][0]
+    assert not naming.batch(change(1))
+    assert len(searched) == 2
