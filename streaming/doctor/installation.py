@@ -14,7 +14,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     # extra         the distributions that it installs
     "":            ("confluent-kafka", "google-re2", "kafka-python", "msgspec", "platformdirs", "pydantic",
                     "pydantic-settings", "rich", "typer"),
-    "coordinator": ("pandas", "prometheus-client", "pyarrow", "pybase64", "pyspark"),
+    "coordinator": ("pandas", "prometheus-client", "pyarrow", "pybase64", "pyspark", "xxhash"),
     "gateway":     ("prometheus-client",),
     "page":        ("prometheus-client", "sse-starlette", "starlette", "uvicorn"),
 }  # fmt: skip

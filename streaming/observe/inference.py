@@ -13,13 +13,10 @@ from msgspec import UNSET
 from coordinator.base.consumer_protocol import READABLE, subscribed_topics
 from coordinator.messages.observed_events import ObservedCause, TopicChange
 from streaming.observe.publishing import Owners
-from streaming.observe.state import Details, Group, Member, OldTopic, Place, Reason
+from streaming.observe.state import NO_DETAILS, Details, Group, Member, OldTopic, Place, Reason
 
 COOPERATIVE = "cooperative"
 """A part of the names of assignors whose members keep their partitions during a rebalance."""
-
-
-NO_DETAILS = Details()
 
 
 class Difference(NamedTuple):
@@ -204,7 +201,7 @@ def is_overdue(member: Member, gone_ms: int) -> bool:
         gone_ms: The time of its tombstone.
     """
     since_ms, timeout_ms = member.unrevoked_ms, member.rebalance_timeout_ms
-    if member.state != UNREVOKED or since_ms is None or timeout_ms is None:
+    if since_ms is None or timeout_ms is None:
         return False
     return 0 <= gone_ms - since_ms - timeout_ms <= REVOCATION_LATE_MS
 

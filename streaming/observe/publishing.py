@@ -14,7 +14,7 @@ from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetR
 from coordinator.messages.outputs import Output
 from streaming.observe.format import Commit
 from streaming.observe.names import Names, id_text
-from streaming.observe.state import REASONS_MAX, Group, HashChange, Member, Place, Reason
+from streaming.observe.state import NO_DETAILS, REASONS_MAX, Group, HashChange, Member, Place, Reason
 
 E = TypeVar("E", bound=Event)
 M = TypeVar("M", bound=MemberEvent)
@@ -81,9 +81,20 @@ class Publisher:
     def started(self, group: Group, reasons: Iterable[Reason], at_ms: int, **fields: Any) -> None:
         """Add an event for each reason of a rebalance, `REASONS_MAX` at most."""
         for reason in list(reasons)[:REASONS_MAX]:
-            of_reason = structs.asdict(reason)
-            of_reason |= structs.asdict(of_reason.pop("details"))
-            self.event(RebalanceStarted, group, at_ms, **of_reason, members=len(group.members), **fields)
+            details = {} if reason.details == NO_DETAILS else structs.asdict(reason.details)
+            self.event(
+                RebalanceStarted,
+                group,
+                at_ms,
+                cause=reason.cause,
+                member_id=reason.member_id,
+                client_id=reason.client_id,
+                client_host=reason.client_host,
+                reason=reason.reason,
+                members=len(group.members),
+                **details,
+                **fields,
+            )
 
     def handovers(self, group: Group, before: Owners, after: Owners, at_ms: int) -> None:
         """Add an event of the partitions that changed their owner, if there are any."""

@@ -65,6 +65,9 @@ class Details(Struct, frozen=True):
     timeout_ms: int | UnsetType = UNSET
 
 
+NO_DETAILS = Details()
+
+
 class Reason(Struct, array_like=True, frozen=True):
     """A cause of a rebalance, and the member that caused it; "" for none."""
 
@@ -73,7 +76,7 @@ class Reason(Struct, array_like=True, frozen=True):
     client_id: str = ""
     client_host: str = ""
     reason: str | None = None
-    details: Details = Details()
+    details: Details = NO_DETAILS
 
 
 class Member(Struct, array_like=True):

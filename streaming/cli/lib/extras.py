@@ -9,7 +9,7 @@ from streaming.errors import Exit, UserError
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     # extra         the import packages that it installs
-    "coordinator": ("pyspark", "pandas", "pyarrow", "pybase64", "prometheus_client"),
+    "coordinator": ("pyspark", "pandas", "pyarrow", "pybase64", "prometheus_client", "xxhash"),
     "gateway":     ("prometheus_client",),
     "page":        ("starlette", "uvicorn", "sse_starlette", "prometheus_client"),
 }  # fmt: skip
