@@ -9,8 +9,9 @@ import pytest
 
 from streaming.config.settings import Settings
 from streaming.errors import Exit
+from tests.stores.objects import Objects
 from tests.stores.proxy import Proxy, Request, every, none
-from tests.system.conftest import batches
+from tests.system.conftest import Service, batches
 from tests.system.replaying import RequestLog, assert_as_if_undisturbed, await_taken, last_words, newest
 from tests.system.test_replay import (
     Failpoints,
@@ -26,6 +27,7 @@ from tests.system.test_replay import (
     thaw,
 )
 from tests.system.test_replay import failpoints as failpoints
+from tests.system.test_sentences import run as command
 from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.long
@@ -90,10 +92,11 @@ def test_batch_that_is_killed_writes_the_same_output(
     assert {"NONE", "ILLEGAL_GENERATION", "INVALID_REQUEST"} <= errors(assert_as_if_undisturbed(settings))
 
 
+STATE = r"/state/0/\d+/\d+\.delta$"
 FILES = {
     "plan": r"/offsets/\d+$",
     "commit": r"/commits/\d+$",
-    "state": r"/state/0/\d+/\d+\.delta$",
+    "state": STATE,
 }
 
 
@@ -132,7 +135,7 @@ def test_the_plan_of_a_driver_that_was_held_back_is_refused(
     run: Run, settings: Settings, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, with_lease: bool
 ) -> None:
     """A plan is on its way for as long as another driver starts, plans the batch and finishes it."""
-    configure(tmp_path, monkeypatch, {"connection.request.timeout": "30m", "connection.timeout": "30m"})
+    configure(tmp_path, monkeypatch, PATIENT)
     log = RequestLog(settings)
     log.append(silent=0)
     first = run(stand_by=with_lease)
@@ -156,6 +159,88 @@ def test_the_plan_of_a_driver_that_was_held_back_is_refused(
     assert second.stop() == 0, second.log
     assert_as_if_undisturbed(settings)
 
+
+@pytest.mark.nightly
+def test_state_that_comes_late_has_the_bytes_of_the_state_that_is_there(
+    run: Run, settings: Settings, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task's state is on its way for as long as another driver starts, repeats the batch and finishes it and more.
+
+    The store does not refuse the state. It need not: both drivers have run the one plan that the store took.
+    """
+    configure(tmp_path, monkeypatch, PATIENT)
+    log = RequestLog(settings)
+    log.append(silent=0)
+    first = run()
+    first.await_ready()
+    await_taken(first)
+    has_come = proxy.hold(lambda request: request.kind == "PUT" and bool(re.search(STATE, request.key)))
+    log.append(silent=0)
+    wait_until(has_come.is_set, account=lambda: first.log)
+    batch = newest(first, "offsets")
+    second = run()
+    second.await_ready()
+    log.append(silent=0)
+    await_taken(second)
+    assert newest(second, "commits") > batch
+    states = states_of(second, batch)
+    proxy.release()
+    last_words(first, Exit.NEEDS_A_PERSON)
+    assert states_of(second, batch) == states
+    assert second.stop() == 0, second.log
+    third = run()  # it reads the states from the store
+    third.await_ready()
+    log.append(silent=0)
+    await_taken(third)
+    assert third.stop() == 0, third.log
+    assert_as_if_undisturbed(settings)
+
+
+@pytest.mark.nightly
+def test_batch_that_is_planned_anew_replaces_its_state(
+    run: Run, settings: Settings, objects: Objects, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tasks of the batch have written all their states, and the store refuses its commit."""
+    configure(tmp_path, monkeypatch, IMPATIENT)
+    log = RequestLog(settings)
+    log.append(silent=0)
+    service = run(checkpoint_wait_ms=3_000)
+    service.await_ready()
+    await_taken(service)
+    proxy.refused = lambda request: request.kind == "PUT" and "/commits/" in request.key
+    log.append(silent=0)
+    last_words(service)
+    proxy.refused = none
+    batch = newest(service, "offsets")
+    old = states_of(service, batch)
+    assert old.keys() == {0, 1}
+    where = {"COORDINATOR_STORE_ENDPOINT": proxy.url, "COORDINATOR_STORE_REGION": "us-east-1"}
+    code, _ = command("checkpoint", "replan", objects.address, "--stopped", **where)
+    assert code == Exit.DONE
+    service = run(max_requests_per_batch=5)
+    service.await_ready()
+    await_taken(service)
+    assert newest(service, "commits") > batch + 1, "the batch was divided"
+    new = states_of(service, batch)
+    assert [new[task] == old[task] for task in old] == [False, False]
+    assert service.stop() == 0, service.log
+    service = run()  # it reads the states from the store
+    service.await_ready()
+    log.append(silent=0)
+    await_taken(service)
+    assert service.stop() == 0, service.log
+    assert (service.checkpoint / "replanned").is_dir()
+    assert_as_if_undisturbed(settings)
+
+
+def states_of(service: Service, batch: int) -> dict[int, bytes]:
+    """Return the state that each task has written in a batch."""
+    files = (service.checkpoint / "query" / "state" / "0").glob(f"*/{batch + 1}.delta")
+    return {int(file.parent.name): file.read_bytes() for file in files}
+
+
+PATIENT = {"connection.request.timeout": "30m", "connection.timeout": "30m"}
+"""Settings with which the file system waits for a request that is held back."""
 
 IMPATIENT = {"retry.limit": "1", "retry.throttle.limit": "1", "attempts.maximum": "1"}
 """Settings with which the file system gives up after some seconds."""
