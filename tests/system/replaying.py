@@ -8,6 +8,7 @@ records, in the batches of the checkpoint's plans, and is never stopped.
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -231,15 +232,17 @@ def undisturbed(settings: Settings) -> list[Record]:
         topics=OutputTopics(
             settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic
         ),
-        replanned=sorted(_plan(file) for file in (Path(settings.checkpoint) / "replanned").glob("[0-9]*")),
     )
+    aside = sorted((_plan(file), int(file.stem)) for file in (Path(settings.checkpoint) / "replanned").glob("[0-9]*"))
     spark = FakeSpark(operator, frame_rows=10_000)
     requests: dict[int, list[FakeRecord]] = {shard: [] for shard in range(settings.request_partitions)}
     for r in read(settings, settings.requests_topic):
         requests[r.partition].append((r.partition, r.offset, r.timestamp, r.value))
     come_to = dict.fromkeys(requests, 0)
     found: list[Record] = []
-    for at_ms, come_to_next in plans(Path(settings.checkpoint)):
+    for number, (at_ms, come_to_next) in enumerate(plans(Path(settings.checkpoint))):
+        # a plan that was moved aside counts from its batch on: those before it were finished at their own times
+        spark.operator = replace(operator, replanned=[plan for plan, planned in aside if planned <= number])
         batch = [r for shard, end in come_to_next.items() for r in requests[shard][come_to[shard] : end]]
         come_to |= come_to_next
         for row in spark.batch(at_ms, batch).itertuples():
