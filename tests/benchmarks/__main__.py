@@ -1,5 +1,5 @@
 """All benchmarks, one after the other, except those that run alone only: `steady`, `scaling`, `executors`,
-`new_executor`, `brokers` and `hosts`.
+`new_executor`, `brokers`, `stores` and `hosts`.
 """
 
 from tests.benchmarks import (

@@ -319,6 +319,25 @@ MEANINGS: Mapping[str, Meaning] = {
     "new_executor_first_ms": Meaning("... of the first batch of the new executor, ms"),
     "new_executor_later_ms": Meaning("... of its later batches, median, ms"),
     "new_executor_ratio": Meaning("the first batch to a batch before the kill", 2),
+    # a checkpoint on a disk, on an object store, and on one whose requests take 20 ms
+    **{
+        f"stores_{kind}_{name}": Meaning(f"{says}; the checkpoint {where}", 12 if name == "requests" else None)
+        for kind, where in {
+            "file": "on a disk",
+            "store": "on an object store",
+            "far": "on a store with 20 ms for each request",
+        }.items()
+        for name, says in {
+            "rest_ms": "request to response at rest, p50, ms",
+            "requests": "requests to the store in a batch of two tasks, median",
+            "start_s": "from the start after kill -9 to the first response, 120 deltas of each task, s",
+            "start_reads": "... requests for these deltas",
+        }.items()
+    },
+    "stores_far_more_ms": Meaning(
+        "... 20 ms for each request: what a batch at rest takes longer than on a disk, ms", 200
+    ),
+    "stores_far_start_ratio": Meaning("... the start to one on a disk", 2),
     **REBALANCES,
     # the gateway: relayed requests, rebalances of stock clients, heartbeats over plain sockets
     "gateway_produce_direct_mb_s": Meaning("librdkafka's records of 1 KB to a broker, MB/s"),

@@ -63,15 +63,15 @@ def _recoveries(
 ) -> Iterator[Sequence[float]]:
     """Yield the times of the parts of each recovery, in seconds."""
     say("Starting the coordinator.")
-    with _until_killed(settings, folder / "first"):
+    with until_killed(settings, folder / "first"):
         say(f"{len(everybody)} members join, each its own group.")
         asker.settle(everybody)
         time.sleep(REST_S[-1])
     for number, rest_s in enumerate(REST_S):
         home = folder / str(number)
         with ThreadPoolExecutor(1) as pool:
-            watched = pool.submit(_watch, home / "log", asker, everybody[number])
-            with _until_killed(settings, home):
+            watched = pool.submit(watch, home / "log", asker, everybody[number])
+            with until_killed(settings, home):
                 took_s = watched.result()
                 say(f"Killed, and answering again after {sum(took_s):.2f} s.")
                 yield took_s
@@ -79,7 +79,7 @@ def _recoveries(
 
 
 @contextmanager
-def _until_killed(settings: Settings, folder: Path) -> Iterator[None]:
+def until_killed(settings: Settings, folder: Path) -> Iterator[None]:
     """Run a coordinator, and kill it with all of its processes at the end."""
     folder.mkdir()
     with suppress(_Killed), bench.coordinator(settings, folder) as running:
@@ -92,7 +92,7 @@ class _Killed(Exception):
     """The coordinator was killed on purpose."""
 
 
-def _watch(log_file: Path, asker: Crowd, member: Member) -> Sequence[float]:
+def watch(log_file: Path, asker: Crowd, member: Member) -> Sequence[float]:
     """Send a heartbeat, and watch the log and the responses; return the seconds between the expected moments."""
     moments_s = [time.monotonic()]
     request_id = asker.send(member.heartbeat)
