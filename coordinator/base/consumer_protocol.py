@@ -199,15 +199,15 @@ class Reader:
         return [self.text() for _ in range(self.count(2))]
 
     def text(self) -> str:
-        return self.take(self.int16()).decode()
+        return self.read(self.int16()).decode()
 
     def nullable_text(self) -> str | None:
         length = self.int16()
-        return None if length == -1 else self.take(length).decode()
+        return None if length == -1 else self.read(length).decode()
 
     def nullable(self) -> bytes | None:
         length = self.int32()
-        return None if length == -1 else self.take(length)
+        return None if length == -1 else self.read(length)
 
     def partitions(self) -> dict[str, list[int]]:
         """Read the numbers of partitions by topic. If a topic occurs twice, its numbers are joined."""
@@ -243,7 +243,7 @@ class Reader:
         """Whether all bytes are read."""
         return self.at >= len(self.data)
 
-    def take(self, length: int) -> bytes:
+    def read(self, length: int) -> bytes:
         """Read some bytes."""
         if not 0 <= length <= len(self.data) - self.at:
             raise ValueError("a length beyond the data")

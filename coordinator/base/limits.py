@@ -82,10 +82,10 @@ PENDING_OFFSETS_MAX = 10_000
 """Offsets of open transactions of one group. Beyond it a commit is answered COORDINATOR_LOAD_IN_PROGRESS, which
 producers retry. An open transaction ends by itself after its timeout, 15 minutes at most by a broker's default."""
 
-PLACE_MAX = 2**62 - 1
+RECORD_OFFSET_MAX = 2**62 - 1
 """The offset of a record in the transactions topic: far beyond any, and so far below 2^63 that a report can pass it."""
 
-PLACE_END = PLACE_MAX + 1
+RECORD_OFFSET_END = RECORD_OFFSET_MAX + 1
 """A place above all others."""
 
 ENDED_TRANSACTIONS_MAX = 1_000
@@ -228,16 +228,16 @@ FREEZE_MS_MAX = 72 * 3_600_000
 FREEZE_WINDOWS_MAX = 21
 """Windows of the week in which a group is frozen: three for each day."""
 
-FLAPS_MAX = 20
+SHORT_MEMBERSHIPS_MAX = 20
 """Ends of memberships of one client that are counted for its quarantine."""
 
-FLAPPERS_MAX = 64
+UNSTABLE_CLIENTS_MAX = 64
 """Clients of one group whose ends of memberships are counted. Beyond it, the one that ended longest ago is dropped."""
 
 NAMESAKES_MAX = 16
 """Members that may have one identity before it counts as shared by several clients, whenever they joined."""
 
-FLAP_MS = 60_000
+UNSTABLE_CHECK_MS = 60_000
 """A membership that ends by itself within this time of its beginning counts for a quarantine."""
 
 SEATED_MAX = 20_000
@@ -247,7 +247,7 @@ largest group. The newcomer beyond it rebalances, and then the next generation r
 SEAT_OFFER_MS = 15_000
 """How long a member may take a vacancy that is offered to it: clients join within some heartbeats, and then sync."""
 
-SEATS_EVERY_MS = 1_000
+POLICY_CHANGES_EVERY_MS = 1_000
 """Deadlines of offers, and of vacancies in a freeze, fall on multiples of this time, so that many fire at once."""
 
 MOVE_PART_BYTES = 512 * 2**10
@@ -269,7 +269,7 @@ MOVE_DRAIN_MS = 5_000
 """How long a released name waits for the ends of its open transactions, while its group accepts no further commits
 inside transactions. Kafka Streams ends a transaction 10 s after its begin, so a producer that waits keeps its own."""
 
-GATHERING_MAX = 8
+PARTIAL_TRANSFERS_MAX = 8
 """Moves to one shard with missing parts. Beyond it the move is refused, `busy`."""
 
 MOVE_AGE_MS = 7 * 24 * 3_600_000
@@ -314,7 +314,7 @@ GUESTS_LISTED_MAX = 1_000
 PARTITIONS_MAX = 1_000
 """Request partitions of one coordinator, as the setting `request_partitions` has it."""
 
-SLOTS_GATHERING_MAX = 4_096
+PARTIAL_SLOT_TRANSFERS_MAX = 4_096
 """Moves of slots to one shard with missing records, of which each shard of a peer has its own. Beyond it: ignored."""
 
 NEVER_MS = 2**62

@@ -117,7 +117,7 @@ class Quarantine(Setting, frozen=True, kw_only=True):
         percent_max: How many of the members may be in quarantine at once. One may always be.
     """
 
-    flaps: Annotated[int, Meta(ge=2, le=limits.FLAPS_MAX)] = 3
+    flaps: Annotated[int, Meta(ge=2, le=limits.SHORT_MEMBERSHIPS_MAX)] = 3
     within_ms: Annotated[int, Meta(ge=60_000, le=3_600_000)] = 900_000
     for_ms: Annotated[int, Meta(ge=5_000, le=3_600_000)] = 30_000
     for_max_ms: Annotated[int, Meta(ge=5_000, le=3_600_000)] = 600_000

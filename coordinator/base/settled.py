@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from coordinator.base.limits import PLACE_END
+from coordinator.base.limits import RECORD_OFFSET_END
 
 
 class Settled(Struct):
@@ -27,7 +27,7 @@ class Settled(Struct):
 
     def has_ended(self, producer_id: int, place: int) -> bool:
         """Return whether the transaction of a producer's record has ended."""
-        return place < min(self.before, self.open.get(producer_id, PLACE_END))
+        return place < min(self.before, self.open.get(producer_id, RECORD_OFFSET_END))
 
     def begin(self, topic_id: str) -> None:
         """Use the places of another topic from now on."""

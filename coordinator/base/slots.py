@@ -50,32 +50,32 @@ def _has(bitmap: bytes, slot: int) -> bool:
     return bool(bitmap[slot // 8] >> slot % 8 & 1)
 
 
-class Place(Struct, frozen=True):
+class PartitionRef(Struct, frozen=True):
     """One of the partitions of a request topic."""
 
     partition: int
     partitions: int
 
-    def meets(self, other: "Place") -> bool:
+    def meets(self, other: "PartitionRef") -> bool:
         """Return whether the hash of a name may be in both partitions."""
         return (self.partition - other.partition) % gcd(self.partitions, other.partitions) == 0
 
 
-def slots_at(place: Place) -> frozenset[int]:
+def slots_at(shard: PartitionRef) -> frozenset[int]:
     """Return the slots that have names in a partition."""
-    return frozenset(slot for slot in range(SLOTS) if place.meets(Place(slot, SLOTS)))
+    return frozenset(slot for slot in range(SLOTS) if shard.meets(PartitionRef(slot, SLOTS)))
 
 
 @lru_cache(4_096)
-def slots_between(source: Place, target: Place) -> frozenset[int]:
+def slots_between(source: PartitionRef, target: PartitionRef) -> frozenset[int]:
     """Return the slots that have names in a partition of one coordinator and in a partition of another one."""
     return slots_at(source) & slots_at(target) if source.meets(target) else frozenset()
 
 
-def partitions_with(slot: int, partitions: int, target: Place) -> list[int]:
+def partitions_with(slot: int, partitions: int, target: PartitionRef) -> list[int]:
     """Return the partitions of one coordinator that have names of a slot in a partition of another one."""
-    places = (Place(partition, partitions) for partition in range(partitions))
-    return [place.partition for place in places if place.meets(target) and place.meets(Place(slot, SLOTS))]
+    places = (PartitionRef(partition, partitions) for partition in range(partitions))
+    return [shard.partition for shard in places if shard.meets(target) and shard.meets(PartitionRef(slot, SLOTS))]
 
 
 class Holding(Struct, array_like=True, frozen=True):

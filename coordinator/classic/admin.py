@@ -9,7 +9,7 @@ from string import ascii_lowercase, ascii_uppercase
 from coordinator.base.context import Context
 from coordinator.base.states import GroupType, Phase
 from coordinator.classic.rebalance import prepare
-from coordinator.common.events import Blame
+from coordinator.common.events import RebalanceCause
 from coordinator.messages.outputs import Output
 from coordinator.messages.requests import ListGroups, RebalanceGroup, StopCoordinator
 from coordinator.messages.responses import (
@@ -54,8 +54,8 @@ def _lowered(name: str) -> str:
 def rebalance(group: Group, request: RebalanceGroup, context: Context) -> Iterator[Output]:
     """Start a rebalance, so that all members join again. The reply's state is Empty if the group has no members."""
     if group.phase in (Phase.COMPLETING, Phase.STABLE):
-        behind = Blame("operator", "", request.client_id, request.client_host, request.reason)
-        yield from prepare(group, behind, context.now_ms, context.config)
+        cause = RebalanceCause("operator", "", request.client_id, request.client_host, request.reason)
+        yield from prepare(group, cause, context.now_ms, context.config)
     answer = RebalanceGroupAnswer(request_id=request.request_id, state=group.phase, generation_id=group.generation_id)
     yield Reply(request.reply_to, answer)
 

@@ -1,8 +1,8 @@
 """The checks that a request must pass before its handler is called.
 
-The table `handlers.KINDS` lists the checks of each kind of request. Their order is part of the protocol: a request with
-an unknown member id and a wrong protocol is answered with the error of the protocol. The tables of `decisions` have the
-responses to requests that pass.
+The table `handlers.HANDLERS` lists the checks of each kind of request. Their order is part of the protocol: a request
+with an unknown member id and a wrong protocol is answered with the error of the protocol. The tables of `decisions`
+have the responses to requests that pass.
 
 Source: Kafka's GroupCoordinatorService, GroupMetadataManager.classicGroupJoin, classicGroupSync and
 classicGroupHeartbeat, ClassicGroup.validateMember, validateOffsetCommit, validateOffsetDelete and validateDeleteGroup.
@@ -29,9 +29,9 @@ from coordinator.messages.requests import (
     Request,
     SyncGroup,
 )
-from coordinator.state.classic_group import Group, Vitals, bytes_of
+from coordinator.state.classic_group import Group, HotState, bytes_of
 
-VitalCheck = Callable[[Vitals, Any], ErrorCode]
+HotStateCheck = Callable[[HotState, Any], ErrorCode]
 
 # -- of the request ----------------------------------------------------------------------------------------------------
 
@@ -58,40 +58,41 @@ def session_timeout_is_allowed(request: JoinGroup, config: Config) -> ErrorCode:
     return ErrorCode.INVALID_SESSION_TIMEOUT
 
 
-# -- of the group's vitals ---------------------------------------------------------------------------------------------
+# -- of the group's hot state
+# ---------------------------------------------------------------------------------------------
 
 
 def is_a_member(
-    vitals: Vitals, request: SyncGroup | Heartbeat | JoinGroup | OffsetCommit | Leaving | ExpelMember
+    hot_state: HotState, request: SyncGroup | Heartbeat | JoinGroup | OffsetCommit | Leaving | ExpelMember
 ) -> ErrorCode:
     """UNKNOWN_MEMBER_ID: the group has no such member, or no member has the instance id.
 
     FENCED_INSTANCE_ID: another member has the instance id.
     """
     if request.group_instance_id is not None:
-        holder = vitals.instances.get(request.group_instance_id)
+        holder = hot_state.instances.get(request.group_instance_id)
         if holder is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if holder != request.member_id:
             return ErrorCode.FENCED_INSTANCE_ID
-    return ErrorCode.NONE if request.member_id in vitals.sessions else ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE if request.member_id in hot_state.sessions else ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def is_of_this_generation(vitals: Vitals, request: SyncGroup | Heartbeat | OffsetCommit) -> ErrorCode:
+def is_of_this_generation(hot_state: HotState, request: SyncGroup | Heartbeat | OffsetCommit) -> ErrorCode:
     """ILLEGAL_GENERATION: the request is from an older or a newer generation."""
-    return ErrorCode.NONE if request.generation_id == vitals.generation_id else ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.NONE if request.generation_id == hot_state.generation_id else ErrorCode.ILLEGAL_GENERATION
 
 
-def names_a_member(vitals: Vitals, request: Leaving | ExpelMember) -> ErrorCode:
+def names_a_member(hot_state: HotState, request: Leaving | ExpelMember) -> ErrorCode:
     """UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: as for every member.
 
     A pending id passes. An instance id of a member passes without a member id.
     """
-    if request.member_id in vitals.pending:
+    if request.member_id in hot_state.pending:
         return ErrorCode.NONE
-    if not request.member_id and request.group_instance_id in vitals.instances:
+    if not request.member_id and request.group_instance_id in hot_state.instances:
         return ErrorCode.NONE
-    return is_a_member(vitals, request)
+    return is_a_member(hot_state, request)
 
 
 # -- of the group ------------------------------------------------------------------------------------------------------
@@ -115,14 +116,14 @@ def has_room(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
 
 def has_room_for_its_metadata(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
     """GROUP_MAX_SIZE_REACHED: the subscriptions of all members would not fit into the leader's response."""
-    holder = group.vitals.instances.get(request.group_instance_id or "", "")
+    holder = group.hot_state.instances.get(request.group_instance_id or "", "")
     member = group.members.get(request.member_id or holder)
     before = member.protocols_bytes if member else 0
     fits = group.protocols_bytes - before + bytes_of(request.protocols) <= GROUP_PROTOCOLS_BYTES_MAX
     return ErrorCode.NONE if fits else ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def speaks_our_protocol(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
+def check_protocol(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
     """INCONSISTENT_GROUP_PROTOCOL: the join has another type, or offers no protocol that all members offer."""
     if group.supports(request.protocol_type, request.protocols):
         return ErrorCode.NONE
@@ -131,22 +132,22 @@ def speaks_our_protocol(group: Group, request: JoinGroup, config: Config) -> Err
 
 def is_not_pending_and_static(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
     """UNKNOWN_SERVER_ERROR: the join has an instance id, and a member id that MEMBER_ID_REQUIRED handed out."""
-    if request.member_id in group.vitals.pending and request.group_instance_id is not None:
+    if request.member_id in group.hot_state.pending and request.group_instance_id is not None:
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE
 
 
-def is_known_if_it_says_so(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
+def check_member_known(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
     """UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: as for every member. A join with a pending id or without an id passes."""
-    if not request.member_id or request.member_id in group.vitals.pending:
+    if not request.member_id or request.member_id in group.hot_state.pending:
         return ErrorCode.NONE
-    return is_a_member(group.vitals, request)
+    return is_a_member(group.hot_state, request)
 
 
 def names_our_protocol(group: Group, request: SyncGroup, config: Config) -> ErrorCode:
     """INCONSISTENT_GROUP_PROTOCOL: the protocol or its type is not that of this generation; null matches any."""
-    asked = (request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)
-    if any(a is not None and b is not None and a != b for a, b in asked):
+    compared = (request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)
+    if any(a is not None and b is not None and a != b for a, b in compared):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return ErrorCode.NONE
 
@@ -182,14 +183,14 @@ def is_empty(group: Group, request: DeleteGroup, config: Config) -> ErrorCode:
 
 # -- put together ------------------------------------------------------------------------------------------------------
 
-OF_A_MEMBER: tuple[VitalCheck, ...] = (is_a_member, is_of_this_generation)
+OF_A_MEMBER: tuple[HotStateCheck, ...] = (is_a_member, is_of_this_generation)
 """The checks of a request that a member of this generation sends."""
 
 
-def of_vitals(*checks: VitalCheck) -> tuple[GroupCheck, ...]:
-    """Return checks of vitals as checks of a group."""
+def of_hot_state(*checks: HotStateCheck) -> tuple[GroupCheck, ...]:
+    """Return checks of hot state as checks of a group."""
 
-    def of_group(check: VitalCheck) -> GroupCheck:
-        return wraps(check)(lambda group, request, config: check(group.vitals, request))
+    def of_group(check: HotStateCheck) -> GroupCheck:
+        return wraps(check)(lambda group, request, config: check(group.hot_state, request))
 
     return tuple(map(of_group, checks))

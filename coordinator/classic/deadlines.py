@@ -9,7 +9,7 @@ from enum import IntEnum
 from coordinator.base.config import Config
 from coordinator.classic.describe import publish, publishing
 from coordinator.classic.leave import pending_due, session_due, syncs_due
-from coordinator.classic.policy_deadlines import seats_due, wait_once_more
+from coordinator.classic.policy_deadlines import policies_due, wait_once_more
 from coordinator.classic.rebalance import joins_due
 from coordinator.common.offsets import offsets_due
 from coordinator.common.timers import Deadline, Timers
@@ -26,42 +26,42 @@ class Kind(IntEnum):
     JOINS = 2
     SYNCS = 3
     OFFSETS = 4
-    SEATS = 5
+    POLICIES = 5
     PUBLISH = 6
 
 
 def deadlines(group: Group) -> Iterator[Deadline]:
     """Yield all deadlines of a group; a time of `NEVER_MS` is not armed."""
-    vitals = group.vitals
-    for place, (member_id, session) in enumerate(vitals.sessions.items()):
+    hot_state = group.hot_state
+    for place, (member_id, session) in enumerate(hot_state.sessions.items()):
         yield Deadline(session.deadline_ms, Kind.SESSION, place, member_id)
-    for place, (member_id, session) in enumerate(vitals.pending.items()):
+    for place, (member_id, session) in enumerate(hot_state.pending.items()):
         yield Deadline(session.deadline_ms, Kind.PENDING, place, member_id)
-    yield Deadline(vitals.joins_ms, Kind.JOINS)
-    yield Deadline(vitals.syncs_ms, Kind.SYNCS)
-    yield Deadline(vitals.offsets_ms, Kind.OFFSETS)
-    yield Deadline(vitals.seats_ms, Kind.SEATS)
-    yield Deadline(vitals.publish_ms, Kind.PUBLISH)
+    yield Deadline(hot_state.joins_ms, Kind.JOINS)
+    yield Deadline(hot_state.syncs_ms, Kind.SYNCS)
+    yield Deadline(hot_state.offsets_ms, Kind.OFFSETS)
+    yield Deadline(hot_state.policy_ms, Kind.POLICIES)
+    yield Deadline(hot_state.publish_ms, Kind.PUBLISH)
 
 
 def _armed_ms(group: Group, due: Deadline) -> int | None:
-    vitals = group.vitals
+    hot_state = group.hot_state
     if due.kind in (Kind.SESSION, Kind.PENDING):
         session = _session(group, due)
         return session.deadline_ms if session else None
     return {
-        Kind.JOINS: vitals.joins_ms,
-        Kind.SYNCS: vitals.syncs_ms,
-        Kind.OFFSETS: vitals.offsets_ms,
-        Kind.SEATS: vitals.seats_ms,
-        Kind.PUBLISH: vitals.publish_ms,
+        Kind.JOINS: hot_state.joins_ms,
+        Kind.SYNCS: hot_state.syncs_ms,
+        Kind.OFFSETS: hot_state.offsets_ms,
+        Kind.POLICIES: hot_state.policy_ms,
+        Kind.PUBLISH: hot_state.publish_ms,
     }[Kind(due.kind)]
 
 
 def _session(group: Group, due: Deadline) -> Session | None:
     if due.kind == Kind.SESSION:
-        return group.vitals.sessions.get(due.member_id)
-    return group.vitals.pending.get(due.member_id) if due.kind == Kind.PENDING else None
+        return group.hot_state.sessions.get(due.member_id)
+    return group.hot_state.pending.get(due.member_id) if due.kind == Kind.PENDING else None
 
 
 def _fire(group: Group, due: Deadline, config: Config) -> Iterator[Output]:
@@ -77,8 +77,8 @@ def _due(group: Group, due: Deadline, config: Config) -> Iterator[Output]:
         yield from joins_due(group, due.at_ms, config)
     elif due.kind == Kind.SYNCS:
         yield from syncs_due(group, due.at_ms, config)
-    elif due.kind == Kind.SEATS:
-        yield from seats_due(group, due.at_ms, config)
+    elif due.kind == Kind.POLICIES:
+        yield from policies_due(group, due.at_ms, config)
     elif due.kind == Kind.PUBLISH:
         yield publish(group)
     else:
@@ -86,23 +86,23 @@ def _due(group: Group, due: Deadline, config: Config) -> Iterator[Output]:
 
 
 def _wait_once_more(group: Group, due: Deadline, from_ms: int) -> bool:
-    vitals, session = group.vitals, _session(group, due)
-    if due.kind == Kind.SEATS:
+    hot_state, session = group.hot_state, _session(group, due)
+    if due.kind == Kind.POLICIES:
         return from_ms > due.at_ms and wait_once_more(group, from_ms)
-    if due.kind in (Kind.OFFSETS, Kind.PUBLISH) or (session or vitals).extended:
+    if due.kind in (Kind.OFFSETS, Kind.PUBLISH) or (session or hot_state).extended:
         return False
     wait_ms = _wait_ms(group, due, session)
     if wait_ms <= 0 or from_ms + wait_ms <= due.at_ms:
         return False
     if session is not None:
-        vitals.renew(session, from_ms)
+        hot_state.renew(session, from_ms)
         session.extended = True
         return True
-    vitals.extended = True
+    hot_state.extended = True
     if due.kind == Kind.SYNCS:
-        vitals.syncs_ms = vitals.wait(from_ms, wait_ms)
+        hot_state.syncs_ms = hot_state.wait(from_ms, wait_ms)
     else:
-        vitals.joins_ms = vitals.wait(from_ms, wait_ms)
+        hot_state.joins_ms = hot_state.wait(from_ms, wait_ms)
     return True
 
 

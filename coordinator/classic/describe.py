@@ -19,7 +19,11 @@ from coordinator.state.classic_group import Group, Member
 
 def publish(group: Group) -> Published:
     """Make the group's record, under its next version."""
-    group.published_ms, group.vitals.publish_ms, group.are_seats_news = group.vitals.now_ms, NEVER_MS, False
+    group.published_ms, group.hot_state.publish_ms, group.is_policy_state_changed = (
+        group.hot_state.now_ms,
+        NEVER_MS,
+        False,
+    )
     version = group.next_version()
     record = GroupRecord(
         group_id=group.group_id,
@@ -49,7 +53,7 @@ def publish_at_a_bounded_rate(group: Group, now_ms: int) -> Iterator[Output]:
     if due_ms <= now_ms:
         yield publish(group)
     else:
-        group.vitals.publish_ms = group.vitals.noting(due_ms)
+        group.hot_state.publish_ms = group.hot_state.track_deadline(due_ms)
 
 
 def publishing(group: Group, outputs: Iterator[Output]) -> Iterator[Output]:
@@ -61,9 +65,9 @@ def publishing(group: Group, outputs: Iterator[Output]) -> Iterator[Output]:
     yield from outputs
     if group.phase is not Phase.DEAD and (group.phase, group.generation_id) != before:
         yield publish(group)
-    elif group.are_seats_news:
-        group.are_seats_news = False
-        yield from publish_at_a_bounded_rate(group, group.vitals.now_ms)
+    elif group.is_policy_state_changed:
+        group.is_policy_state_changed = False
+        yield from publish_at_a_bounded_rate(group, group.hot_state.now_ms)
 
 
 def _published(group: Group, member: Member) -> GroupMember:
@@ -73,7 +77,7 @@ def _published(group: Group, member: Member) -> GroupMember:
         group_instance_id=member.group_instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        session_timeout_ms=group.vitals.sessions[member.member_id].timeout_ms,
+        session_timeout_ms=group.hot_state.sessions[member.member_id].timeout_ms,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         assignment=member.assignment,
         assigned=assigned_partitions(member.assignment) if group.is_readable else None,
@@ -96,10 +100,10 @@ def describe(group: Group | None, request: DescribeGroup, context: Context) -> I
         return
     is_settled = group.phase is Phase.STABLE
     members = group.members.values()
-    not_joined = [m.member_id for m in group.visible if not m.awaiting_join] + list(group.vitals.pending)
+    not_joined = [m.member_id for m in group.visible if not m.awaiting_join] + list(group.hot_state.pending)
     waits_for = {
-        Phase.PREPARING: (group.vitals.joins_ms, not_joined),
-        Phase.COMPLETING: (group.vitals.syncs_ms, [m.member_id for m in members if m.owes_sync]),
+        Phase.PREPARING: (group.hot_state.joins_ms, not_joined),
+        Phase.COMPLETING: (group.hot_state.syncs_ms, [m.member_id for m in members if m.owes_sync]),
     }
     deadline_ms, awaited = waits_for.get(group.phase, (NEVER_MS, []))
     answer = DescribeGroupAnswer(
@@ -127,7 +131,7 @@ def _described(group: Group, member: Member, is_settled: bool) -> DescribedMembe
         group_instance_id=member.group_instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        session_timeout_ms=group.vitals.sessions[member.member_id].timeout_ms,
+        session_timeout_ms=group.hot_state.sessions[member.member_id].timeout_ms,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         metadata=member.metadata(group.protocol_name) if is_settled else b"",
         assignment=member.assignment,

@@ -22,7 +22,7 @@ from coordinator.base.states import Phase
 from coordinator.classic import checks, decisions, newcomers, offers
 from coordinator.classic.departures import Departure
 from coordinator.classic.describe import publish_at_a_bounded_rate
-from coordinator.classic.newcomers import Becomes
+from coordinator.classic.newcomers import JoinOutcome
 from coordinator.classic.policy_deadlines import look_at_plan
 from coordinator.classic.rebalance import (
     expired,
@@ -34,16 +34,16 @@ from coordinator.classic.rebalance import (
     synced,
     vote,
 )
-from coordinator.common.events import blame, member_event
+from coordinator.common.events import member_cause, member_event
 from coordinator.common.refusals import refusal
 from coordinator.messages.events import MemberFenced, MemberJoined
 from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.outputs import Output
 from coordinator.messages.requests import JoinGroup, Protocol, SyncGroup
 from coordinator.messages.responses import HeartbeatAnswer, JoinGroupAnswer, Reply
-from coordinator.policies.instability import End, note_join
-from coordinator.policies.rules import note_repeated_join
-from coordinator.state.classic_group import Group, Member, Parked, Vitals
+from coordinator.policies.instability import End, record_join
+from coordinator.policies.rules import record_repeated_join
+from coordinator.state.classic_group import Group, HotState, Member, Parked
 from coordinator.state.group import Session
 
 # -- joins -------------------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def is_answered_with_all_members(group: Group, request: JoinGroup) -> bool:
     """
     if group.leader_id is None:
         return False
-    named = request.member_id or group.vitals.instances.get(request.group_instance_id or "")
+    named = request.member_id or group.hot_state.instances.get(request.group_instance_id or "")
     leads = named == group.leader_id or offers.may_lead(group, named or "")
     return leads and group.phase is not Phase.PREPARING
 
@@ -75,17 +75,17 @@ def join(group: Group, request: JoinGroup, context: Context) -> Iterator[Output]
         MEMBER_ID_REQUIRED: at once, with the id to join with.
         NONE: at once, if the earlier reply to the member must have been lost, or if a static member returns unchanged.
     """
-    asked, now_ms, config = Parked(request.request_id, request.reply_to), context.now_ms, context.config
-    if request.member_id in group.vitals.pending:
-        yield from _join_newcomer(group, request, request.member_id, asked, now_ms, config)
+    request_ref, now_ms, config = Parked(request.request_id, request.reply_to), context.now_ms, context.config
+    if request.member_id in group.hot_state.pending:
+        yield from _join_newcomer(group, request, request.member_id, request_ref, now_ms, config)
     elif request.member_id:
-        yield from _rejoin(group, group.members[request.member_id], request, asked, now_ms, config)
+        yield from _rejoin(group, group.members[request.member_id], request, request_ref, now_ms, config)
     elif request.group_instance_id is not None:
-        yield from _join_static(group, request, asked, now_ms, config, _new_id(request, context))
+        yield from _join_static(group, request, request_ref, now_ms, config, _new_id(request, context))
     elif request.require_known_member_id:
-        yield _hand_out(group, request, asked, now_ms, _new_id(request, context))
+        yield _hand_out(group, request, request_ref, now_ms, _new_id(request, context))
     else:
-        yield from _join_newcomer(group, request, _new_id(request, context), asked, now_ms, config)
+        yield from _join_newcomer(group, request, _new_id(request, context), request_ref, now_ms, config)
 
 
 def is_known_by_its_id(request: JoinGroup) -> bool:
@@ -107,75 +107,75 @@ def _new_id(request: JoinGroup, context: Context) -> str:
 
 def repeated(group: Group | None, request: JoinGroup, context: Context) -> Iterator[Output] | None:
     """Return the outputs for a join that was handled already; None for any other join."""
-    asked = Parked(request.request_id, request.reply_to)
-    if group is not None and (member := _made_by(group, request, asked, context)):
-        return _join_again(group, member, request, asked)
+    request_ref = Parked(request.request_id, request.reply_to)
+    if group is not None and (member := _made_by(group, request, request_ref, context)):
+        return _join_again(group, member, request, request_ref)
     return None
 
 
-def _made_by(group: Group, request: JoinGroup, asked: Parked, context: Context) -> Member | None:
+def _made_by(group: Group, request: JoinGroup, request_ref: Parked, context: Context) -> Member | None:
     """Return the member that this join has created already; None if it has created none."""
     if is_known_by_its_id(request):
         return group.members.get(_new_id(request, context))
     if request.member_id or request.group_instance_id is None:
         return None
-    holder = group.members.get(group.vitals.instances.get(request.group_instance_id, ""))
-    return holder if holder and holder.made_by == asked else None
+    holder = group.members.get(group.hot_state.instances.get(request.group_instance_id, ""))
+    return holder if holder and holder.made_by == request_ref else None
 
 
-def _join_again(group: Group, member: Member, request: JoinGroup, asked: Parked) -> Iterator[Output]:
+def _join_again(group: Group, member: Member, request: JoinGroup, request_ref: Parked) -> Iterator[Output]:
     """Answer a join that was handled already. It changes nothing, and fences no member (KAFKA-20985)."""
-    if member.awaiting_join == asked:
+    if member.awaiting_join == request_ref:
         return
     if group.phase is Phase.PREPARING:
-        yield refuse_join(asked, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+        yield refuse_join(request_ref, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
     else:
-        offers.note_told(group, member)
-        yield Reply(asked.reply_to, _answer_without_rebalance(group, member, request))
+        offers.record_call(group, member)
+        yield Reply(request_ref.reply_to, _answer_without_rebalance(group, member, request))
 
 
-def turn_away(group: Group, request: JoinGroup, error: ErrorCode, context: Context) -> Iterator[Output]:
+def reject_join(group: Group, request: JoinGroup, error: ErrorCode, context: Context) -> Iterator[Output]:
     """Remove the member or the pending id of a join for which the group has no room."""
     if error is not ErrorCode.GROUP_MAX_SIZE_REACHED:
         return
-    group.vitals.pending.pop(request.member_id, None)
+    group.hot_state.pending.pop(request.member_id, None)
     if member := group.members.get(request.member_id):
         departure = Departure(group, member, End.REFUSED, context.now_ms, context.config)
         yield from departure.remove()
         yield expired(group, member, "group_full", context.now_ms)
-        yield from departure.leave_behind(blame(member, "group_full"))
+        yield from departure.leave_behind(member_cause(member, "group_full"))
 
 
-def _hand_out(group: Group, request: JoinGroup, asked: Parked, now_ms: int, member_id: str) -> Reply:
-    pending = group.vitals.pending
+def _hand_out(group: Group, request: JoinGroup, request_ref: Parked, now_ms: int, member_id: str) -> Reply:
+    pending = group.hot_state.pending
     if len(pending) >= PENDING_MAX:
         del pending[next(iter(pending))]
     session = pending[member_id] = Session(NEVER_MS, request.session_timeout_ms)
-    group.vitals.renew(session, now_ms)
-    return refuse_join(asked, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    group.hot_state.renew(session, now_ms)
+    return refuse_join(request_ref, ErrorCode.MEMBER_ID_REQUIRED, member_id)
 
 
 def _join_newcomer(
-    group: Group, request: JoinGroup, member_id: str, asked: Parked, now_ms: int, config: Config
+    group: Group, request: JoinGroup, member_id: str, request_ref: Parked, now_ms: int, config: Config
 ) -> Iterator[Output]:
     if group.phase is Phase.PREPARING and group.delay:
         group.newcomers = True
     member = _member(request, member_id)
-    new = newcomers.coming(group, member, now_ms, config)
-    then, policy = newcomers.becomes(new) if new is not None else (Becomes.AS_EVER, "")
-    if new is not None and then is not Becomes.AS_EVER and group.phase is not Phase.PREPARING:
-        yield from newcomers.seat(new, request, asked, then, policy)
-        yield Reply(asked.reply_to, joined(group, member, asked.request_id))
+    new = newcomers.new_member(group, member, now_ms, config)
+    then, policy = newcomers.join_outcome(new) if new is not None else (JoinOutcome.REBALANCE, "")
+    if new is not None and then is not JoinOutcome.REBALANCE and group.phase is not Phase.PREPARING:
+        yield from newcomers.seat(new, request, request_ref, then, policy)
+        yield Reply(request_ref.reply_to, joined(group, member, request_ref.request_id))
         return
     group.open_round(now_ms)
     session = Session(now_ms + config.group_new_member_join_timeout_ms, request.session_timeout_ms)
     group.add(member, session, request.protocol_type)
-    note_join(group, member_id, now_ms, config)
+    record_join(group, member_id, now_ms, config)
     yield member_event(MemberJoined, group, member, now_ms, reason=request.reason)
-    if new is not None and then is Becomes.HIDDEN:
-        yield from newcomers.hide(new, policy, request.reason)
-    yield from _park_join(group, member, asked)
-    yield from prepare_or_try_to_complete(group, blame(member, "member_joined", request.reason), now_ms, config)
+    if new is not None and then is JoinOutcome.QUARANTINED:
+        yield from newcomers.quarantine(new, policy, request.reason)
+    yield from _park_join(group, member, request_ref)
+    yield from prepare_or_try_to_complete(group, member_cause(member, "member_joined", request.reason), now_ms, config)
 
 
 def _member(request: JoinGroup, member_id: str) -> Member:
@@ -192,31 +192,31 @@ def _member(request: JoinGroup, member_id: str) -> Member:
 
 
 def _rejoin(
-    group: Group, member: Member, request: JoinGroup, asked: Parked, now_ms: int, config: Config
+    group: Group, member: Member, request: JoinGroup, request_ref: Parked, now_ms: int, config: Config
 ) -> Iterator[Output]:
     member.reply_to = request.reply_to
-    is_leader, session = member.member_id == group.leader_id, group.vitals.sessions[member.member_id]
+    is_leader, session = member.member_id == group.leader_id, group.hot_state.sessions[member.member_id]
     become = offers.rejoin(group, member, request, now_ms, config)
-    is_repeat = become is decisions.Rejoin.SEAT and not offers.note_join(group, member, asked)
+    is_repeat = become is decisions.Rejoin.SEAT and not offers.record_join(group, member, request_ref)
     if become is decisions.Rejoin.REPEAT or is_repeat:
-        note_repeated_join(group, member.member_id, asked)
-        offers.note_told(group, member)
-        yield Reply(asked.reply_to, joined(group, member, asked.request_id))
+        record_repeated_join(group, member.member_id, request_ref)
+        offers.record_call(group, member)
+        yield Reply(request_ref.reply_to, joined(group, member, request_ref.request_id))
         return
     asks_as_before = _offered(member.protocols) == _offered(request.protocols)
     is_round = _is_further_round(group, member, asks_as_before=asks_as_before)
     group.offer(member, request.protocols)
     member.rebalance_timeout_ms, session.timeout_ms = request.rebalance_timeout_ms, request.session_timeout_ms
     if become is decisions.Rejoin.SEAT:
-        group.vitals.renew(session, now_ms)
+        group.hot_state.renew(session, now_ms)
         group.subscribe_too(subscribed_topics(member.metadata(group.protocol_name)))
-        yield Reply(asked.reply_to, joined(group, member, asked.request_id))
+        yield Reply(request_ref.reply_to, joined(group, member, request_ref.request_id))
         return
-    yield from _park_join(group, member, asked)
+    yield from _park_join(group, member, request_ref)
     cause = "leader_rejoined" if is_leader and asks_as_before else "metadata_changed"
     if is_round:
         cause = "cooperative_round"
-    yield from prepare_or_try_to_complete(group, blame(member, cause, request.reason), now_ms, config)
+    yield from prepare_or_try_to_complete(group, member_cause(member, cause, request.reason), now_ms, config)
 
 
 def _is_further_round(group: Group, member: Member, *, asks_as_before: bool) -> bool:
@@ -240,11 +240,11 @@ def _offered(protocols: Iterable[Protocol]) -> list[tuple[str, object]]:
     return [(p.name, subscribed_topics(p.metadata) or p.metadata) for p in protocols]
 
 
-def _park_join(group: Group, member: Member, asked: Parked) -> Iterator[Output]:
+def _park_join(group: Group, member: Member, request_ref: Parked) -> Iterator[Output]:
     """Park a join. If the member has another join parked, answer that one; Kafka never answers it (KAFKA-20938)."""
-    earlier, member.awaiting_join = member.awaiting_join, asked
+    earlier, member.awaiting_join = member.awaiting_join, request_ref
     group.joins_parked += earlier is None
-    if earlier and earlier != asked:
+    if earlier and earlier != request_ref:
         yield refuse_join(earlier, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
 
 
@@ -252,30 +252,30 @@ def _park_join(group: Group, member: Member, asked: Parked) -> Iterator[Output]:
 
 
 def _join_static(
-    group: Group, request: JoinGroup, asked: Parked, now_ms: int, config: Config, member_id: str
+    group: Group, request: JoinGroup, request_ref: Parked, now_ms: int, config: Config, member_id: str
 ) -> Iterator[Output]:
-    holder = group.vitals.instances.get(request.group_instance_id or "")
+    holder = group.hot_state.instances.get(request.group_instance_id or "")
     if holder is None:
-        yield from _join_newcomer(group, request, member_id, asked, now_ms, config)
+        yield from _join_newcomer(group, request, member_id, request_ref, now_ms, config)
     else:
-        yield from _replace(group, group.members[holder], request, asked, now_ms, config, member_id)
+        yield from _replace(group, group.members[holder], request, request_ref, now_ms, config, member_id)
 
 
 def _replace(
-    group: Group, old: Member, request: JoinGroup, asked: Parked, now_ms: int, config: Config, member_id: str
+    group: Group, old: Member, request: JoinGroup, request_ref: Parked, now_ms: int, config: Config, member_id: str
 ) -> Iterator[Output]:
     """Replace a static member's old process by its new process. The old process is fenced from now on.
 
     While the group is Stable and the protocol stays the same, no rebalance is necessary. The new process gets a fencing
     token of its own, in the response to its sync: the old process may be paused, and may not know that it is fenced.
     """
-    leader_before, session = group.leader_id, group.vitals.sessions[old.member_id]
+    leader_before, session = group.leader_id, group.hot_state.sessions[old.member_id]
     new = _member(request, member_id)
     new.assignment, new.is_new = old.assignment, False
     new.fencing_token = group.next_token(now_ms, config.fencing_token_floor)
-    deadline_ms = group.vitals.wait(now_ms, session.timeout_ms)
+    deadline_ms = group.hot_state.wait(now_ms, session.timeout_ms)
     offers.restart(group, old, new, Session(deadline_ms, request.session_timeout_ms))
-    yield from _fence(old, asked)
+    yield from _fence(old, request_ref)
     yield member_event(
         MemberFenced,
         group,
@@ -289,15 +289,15 @@ def _replace(
     if group.phase is Phase.STABLE and (_offers_same_names(old, new) or vote(group) == group.protocol_name):
         is_seated = offers.is_seated_by_joining(group, new)
         if is_seated:
-            offers.note_join(group, new, asked)
+            offers.record_join(group, new, request_ref)
         yield from publish_at_a_bounded_rate(group, now_ms)
         answer = _answer_without_rebalance(group, new, request)
         if not (request.supports_skipping_assignment or is_seated):  # it must compute nothing: a follower's response
             answer = replace(answer, leader=leader_before, members=())
-        yield Reply(asked.reply_to, answer)
+        yield Reply(request_ref.reply_to, answer)
         return
-    yield from _park_join(group, new, asked)
-    cause = blame(new, "static_member_replaced", request.reason)
+    yield from _park_join(group, new, request_ref)
+    cause = member_cause(new, "static_member_replaced", request.reason)
     yield from prepare_or_try_to_complete(group, cause, now_ms, config)
 
 
@@ -306,11 +306,11 @@ def _offers_same_names(old: Member, new: Member) -> bool:
     return [p.name for p in old.protocols] == [p.name for p in new.protocols]
 
 
-def _fence(old: Member, asked: Parked) -> Iterator[Output]:
+def _fence(old: Member, request_ref: Parked) -> Iterator[Output]:
     """Answer the parked request of the old process. If both have one mailbox, it is the same client and may rejoin."""
     parked = old.awaiting_join or old.awaiting_sync
     if parked:
-        is_itself = parked.reply_to == asked.reply_to
+        is_itself = parked.reply_to == request_ref.reply_to
         error = ErrorCode.REBALANCE_IN_PROGRESS if is_itself else ErrorCode.FENCED_INSTANCE_ID
         yield refuse_join(parked, error, old.member_id) if old.awaiting_join else refuse_sync(parked, error)
 
@@ -321,7 +321,7 @@ def _answer_without_rebalance(group: Group, member: Member, request: JoinGroup) 
     It tells the leader that the assignments are known, if the leader's client supports this.
     """
     is_leader, is_planned = member.member_id == group.leader_id, group.phase is Phase.STABLE
-    skip = is_leader and is_planned and request.supports_skipping_assignment and not group.seats.awaits_plan
+    skip = is_leader and is_planned and request.supports_skipping_assignment and not group.policy_state.awaits_plan
     return replace(joined(group, member, request.request_id), skip_assignment=skip)
 
 
@@ -338,10 +338,10 @@ def sync(group: Group, request: SyncGroup, context: Context) -> Iterator[Output]
     now_ms, member = context.now_ms, group.members[request.member_id]
     if decisions.SYNC[group.phase] is decisions.Sync.PLAN:
         group.settle_sync(member)
-        group.vitals.renew(group.vitals.sessions[member.member_id], now_ms)
-        asked = Parked(request.request_id, request.reply_to)
-        yield from offers.take_seat(group, member, asked, now_ms, context.config)
-        yield synced(group, member, asked)
+        group.hot_state.renew(group.hot_state.sessions[member.member_id], now_ms)
+        request_ref = Parked(request.request_id, request.reply_to)
+        yield from offers.take_seat(group, member, request_ref, now_ms, context.config)
+        yield synced(group, member, request_ref)
         yield from look_at_plan(group, member, request, now_ms, context.config)
         return
     yield from _park_sync(group, member, request)
@@ -361,28 +361,28 @@ def _park_sync(group: Group, member: Member, request: SyncGroup) -> Iterator[Out
 
 def heartbeat(group: Group, request: Heartbeat, context: Context) -> Iterator[Output]:
     """Renew a member's session. The response says whether to rejoin."""
-    yield _renewed(group.vitals, request, context.now_ms)
+    yield _renewed(group.hot_state, request, context.now_ms)
 
 
-def heartbeat_of_vitals(vitals: Vitals, request: Heartbeat, now_ms: int) -> Reply:
-    """Check and answer a heartbeat as its row of `handlers.KINDS` does, with only the vitals of its group.
+def answer_heartbeat(hot_state: HotState, request: Heartbeat, now_ms: int) -> Reply:
+    """Check and answer a heartbeat as its row of `handlers.HANDLERS` does, with only the hot state of its group.
 
     This is the short path of nearly all requests.
     """
-    session = vitals.sessions.get(request.member_id)
-    is_plain = request.group_instance_id is None and request.generation_id == vitals.generation_id
+    session = hot_state.sessions.get(request.member_id)
+    is_plain = request.group_instance_id is None and request.generation_id == hot_state.generation_id
     if session is None or not is_plain:  # otherwise no check can fail
         for check in checks.OF_A_MEMBER:
-            if (error := check(vitals, request)) is not ErrorCode.NONE:
+            if (error := check(hot_state, request)) is not ErrorCode.NONE:
                 return refusal(HeartbeatAnswer, request, error)
-    return _renewed(vitals, request, now_ms)
+    return _renewed(hot_state, request, now_ms)
 
 
-def _renewed(vitals: Vitals, request: Heartbeat, now_ms: int) -> Reply:
+def _renewed(hot_state: HotState, request: Heartbeat, now_ms: int) -> Reply:
     """Renew a session. The response is REBALANCE_IN_PROGRESS while joins are collected, and to a called member."""
-    vitals.renew(vitals.sessions[request.member_id], now_ms)
-    error = decisions.HEARTBEAT[vitals.phase]
-    if vitals.called and request.member_id in vitals.called:
+    hot_state.renew(hot_state.sessions[request.member_id], now_ms)
+    error = decisions.HEARTBEAT[hot_state.phase]
+    if hot_state.called and request.member_id in hot_state.called:
         error = ErrorCode.REBALANCE_IN_PROGRESS
     if error is ErrorCode.NONE:
         return Reply(request.reply_to, HeartbeatAnswer(request_id=request.request_id))

@@ -14,15 +14,15 @@ from coordinator.base.limits import NEVER_MS, SEATED_MAX
 from coordinator.base.policies import Policy
 from coordinator.base.states import Phase
 from coordinator.classic.offers import arm, call, offer
-from coordinator.classic.offers import note_join as note_seated_join
+from coordinator.classic.offers import record_join as record_seated_join
 from coordinator.classic.rebalance import prepare
-from coordinator.classic.vacancies import index_of, kin_of, put_in
-from coordinator.common.events import blame, member_event
+from coordinator.classic.vacancies import index_member, index_of, match_key_of
+from coordinator.common.events import member_cause, member_event
 from coordinator.messages.events import MemberJoined
 from coordinator.messages.outputs import Output
 from coordinator.messages.policy_events import MemberQuarantined, RebalanceHeld
 from coordinator.messages.requests import JoinGroup
-from coordinator.policies.instability import flapper_in_quarantine, note_join
+from coordinator.policies.instability import record_join, unstable_client_in_quarantine
 from coordinator.policies.rules import (
     begin_freeze,
     end_quarantine,
@@ -33,24 +33,24 @@ from coordinator.policies.rules import (
 )
 from coordinator.state.classic_group import Group, Member, Parked
 from coordinator.state.group import Session
-from coordinator.state.policy_state import NO_PARTITIONS, Kin, Quiet, Standby
+from coordinator.state.policy_state import NO_PARTITIONS, MatchKey, SettleTimer, Standby
 
 
-class Becomes(Enum):
+class JoinOutcome(Enum):
     """What becomes of a newcomer."""
 
-    AS_EVER = auto()  # its join waits, and all members must rejoin
-    HIDDEN = auto()  # in quarantine: no partitions until that ends
-    TAKER = auto()  # a vacancy is offered to it
+    REBALANCE = auto()  # its join waits, and all members must rejoin
+    QUARANTINED = auto()  # in quarantine: no partitions until that ends
+    TAKES_VACANCY = auto()  # a vacancy is offered to it
     STANDBY = auto()  # no partitions until a vacancy is offered to it, or a rebalance begins
 
 
-class Coming(NamedTuple):
+class NewMember(NamedTuple):
     """A newcomer: a new member, or one whose quarantine has ended; and the policy entry in force."""
 
     group: Group
     member: Member
-    kin: Kin
+    match_key: MatchKey
     now_ms: int
     policy: Policy
     config: Config
@@ -59,165 +59,167 @@ class Coming(NamedTuple):
 # -- conditions --------------------------------------------------------------------------------------------------------
 
 
-def is_quarantined_and_others_own(coming: Coming) -> bool:
+def is_quarantined_and_others_own(new: NewMember) -> bool:
     """Return whether a newcomer has to be in quarantine, and there is room for it: other members own partitions."""
-    group, quarantine = coming.group, coming.policy.quarantine
-    fits = group.phase is Phase.PREPARING or _offers_its_assignor(coming)
-    if quarantine is None or not (fits and has_plain_assignments(group, coming.config)):
+    group, quarantine = new.group, new.policy.quarantine
+    fits = group.phase is Phase.PREPARING or _offers_its_assignor(new)
+    if quarantine is None or not (fits and has_plain_assignments(group, new.config)):
         return False
-    if flapper_in_quarantine(group, coming.member, coming.now_ms) is None:
+    if unstable_client_in_quarantine(group, new.member, new.now_ms) is None:
         return False
     most = max(quarantine.percent_max * (len(group.members) + 1) // 100, 1)
-    others = (m for m in group.visible if m is not coming.member)
-    return len(group.seats.hidden) < most and any(map(owns_partitions, others))
+    others = (m for m in group.visible if m is not new.member)
+    return len(group.policy_state.quarantined) < most and any(map(owns_partitions, others))
 
 
-def is_not_seatable(coming: Coming) -> bool:
+def is_not_seatable(new: NewMember) -> bool:
     """Return whether the group's rebalances are not held, or the newcomer does not offer the group's assignor."""
-    return not (_offers_its_assignor(coming) and is_seatable(coming.group, coming.config))
+    return not (_offers_its_assignor(new) and is_seatable(new.group, new.config))
 
 
-def _offers_its_assignor(coming: Coming) -> bool:
-    return any(p.name == coming.group.protocol_name for p in coming.member.protocols)
+def _offers_its_assignor(new: NewMember) -> bool:
+    return any(p.name == new.group.protocol_name for p in new.member.protocols)
 
 
-def finds_a_vacancy_like_it(coming: Coming) -> bool:
+def finds_a_vacancy_like_it(new: NewMember) -> bool:
     """Return whether a vacancy that the newcomer may take is free."""
-    passes = coming.policy.succession is not None or comes_in_a_freeze(coming)
-    return passes and index_of(coming.group).vacancies.first(coming.kin) is not None
+    passes = new.policy.succession is not None or comes_in_a_freeze(new)
+    return passes and index_of(new.group).vacancies.first(new.match_key) is not None
 
 
-def comes_in_a_freeze(coming: Coming) -> bool:
-    return frozen_until_ms(coming.config, coming.now_ms) is not None
+def comes_in_a_freeze(new: NewMember) -> bool:
+    return frozen_until_ms(new.config, new.now_ms) is not None
 
 
-def has_succession_and_is_like_one(coming: Coming) -> bool:
+def has_succession_and_is_like_one(new: NewMember) -> bool:
     """Return whether the newcomer may wait for a seat, because some member has one that it could take."""
-    succession = coming.policy.succession
+    succession = new.policy.succession
     if succession is None or not succession.standby_ms:
         return False
-    return index_of(coming.group).owners[coming.kin.likeness] > 0
+    return index_of(new.group).owners[new.match_key.subscription_digest] > 0
 
 
-def has_settle(coming: Coming) -> bool:
-    return coming.policy.settle is not None and coming.policy.settle.join_quiet_ms > 0
+def has_settle(new: NewMember) -> bool:
+    return new.policy.settle is not None and new.policy.settle.join_quiet_ms > 0
 
 
-def anybody(coming: Coming) -> bool:
+def anybody(new: NewMember) -> bool:
     return True
 
 
-NEWCOMER: tuple[tuple[Callable[[Coming], bool], Becomes, str], ...] = (
-    # a newcomer that ...              becomes          by the policy
-    (is_quarantined_and_others_own,    Becomes.HIDDEN,  "quarantine"),
-    (is_not_seatable,                  Becomes.AS_EVER, ""),
-    (finds_a_vacancy_like_it,          Becomes.TAKER,   "succession"),
-    (comes_in_a_freeze,                Becomes.STANDBY, "freeze"),
-    (has_succession_and_is_like_one,   Becomes.STANDBY, "succession"),
-    (has_settle,                       Becomes.STANDBY, "settle"),
-    (anybody,                          Becomes.AS_EVER, ""),
+NEWCOMER: tuple[tuple[Callable[[NewMember], bool], JoinOutcome, str], ...] = (
+    # a newcomer that ...              becomes                    by the policy
+    (is_quarantined_and_others_own,    JoinOutcome.QUARANTINED,   "quarantine"),
+    (is_not_seatable,                  JoinOutcome.REBALANCE,     ""),
+    (finds_a_vacancy_like_it,          JoinOutcome.TAKES_VACANCY, "succession"),
+    (comes_in_a_freeze,                JoinOutcome.STANDBY,       "freeze"),
+    (has_succession_and_is_like_one,   JoinOutcome.STANDBY,       "succession"),
+    (has_settle,                       JoinOutcome.STANDBY,       "settle"),
+    (anybody,                          JoinOutcome.REBALANCE,     ""),
 )  # fmt: skip
 
 
-def becomes(coming: Coming) -> tuple[Becomes, str]:
+def join_outcome(new: NewMember) -> tuple[JoinOutcome, str]:
     """Return what becomes of a newcomer, and by which policy."""
-    return next((then, policy) for fits, then, policy in NEWCOMER if fits(coming))
+    return next((then, policy) for fits, then, policy in NEWCOMER if fits(new))
 
 
-def coming(group: Group, member: Member, now_ms: int, config: Config) -> Coming | None:
+def new_member(group: Group, member: Member, now_ms: int, config: Config) -> NewMember | None:
     """Return a newcomer for the table; None if no policy is in force, or if it may not be seated in this generation.
 
     A repeat of a first join brings back the member id of a member that is gone. In the same generation, the former
     process could commit under that id, so this one needs another generation. So does the newcomer beyond the number of
     members that one generation remembers.
     """
-    answered = group.seats.answered
+    answered = group.policy_state.answered
     is_barred = member.member_id in answered or len(answered) >= SEATED_MAX
     if config.policy is None or (is_barred and group.phase is not Phase.PREPARING):
         return None
-    return _coming(group, member, now_ms, config, config.policy)
+    return _new_member(group, member, now_ms, config, config.policy)
 
 
-def _coming(group: Group, member: Member, now_ms: int, config: Config, policy: Policy) -> Coming:
-    return Coming(group, member, kin_of(group, member), now_ms, policy, config)
+def _new_member(group: Group, member: Member, now_ms: int, config: Config, policy: Policy) -> NewMember:
+    return NewMember(group, member, match_key_of(group, member), now_ms, policy, config)
 
 
 # -- what follows ------------------------------------------------------------------------------------------------------
 
 
-def seat(new: Coming, request: JoinGroup, asked: Parked, then: Becomes, policy: str) -> Iterator[Output]:
+def seat(new: NewMember, request: JoinGroup, request_ref: Parked, then: JoinOutcome, policy: str) -> Iterator[Output]:
     """Add a newcomer to the running generation, without partitions. The caller answers its join."""
     group, member, now_ms = new.group, new.member, new.now_ms
     member.is_new, member.assignment, member.fencing_token = False, NO_PARTITIONS, group.token
     session = Session(NEVER_MS, request.session_timeout_ms)
     group.add(member, session, request.protocol_type)
-    group.vitals.renew(session, now_ms)
+    group.hot_state.renew(session, now_ms)
     group.assigned_bytes += len(NO_PARTITIONS)
     group.subscribe_too(subscribed_topics(member.metadata(group.protocol_name)) if group.is_readable else None)
-    note_join(group, member.member_id, now_ms, new.config)
+    record_join(group, member.member_id, now_ms, new.config)
     yield member_event(MemberJoined, group, member, now_ms, reason=request.reason)
-    yield from PLACES[then](new, policy, request.reason)
-    note_seated_join(group, member, asked)
+    yield from PLACEMENTS[then](new, policy, request.reason)
+    record_seated_join(group, member, request_ref)
 
 
-def hide(new: Coming, policy: str, reason: str | None) -> Iterator[Output]:
+def quarantine(new: NewMember, policy: str, reason: str | None) -> Iterator[Output]:
     """Keep a newcomer in quarantine."""
     group, member, now_ms = new.group, new.member, new.now_ms
-    flapper = flapper_in_quarantine(group, member, now_ms)
-    assert flapper is not None, "its row says so"
-    group.seats.hidden[member.member_id] = arm(group, flapper.until_ms)
-    group.are_seats_news = True
+    client = unstable_client_in_quarantine(group, member, now_ms)
+    assert client is not None, "its row says so"
+    group.policy_state.quarantined[member.member_id] = arm(group, client.until_ms)
+    group.is_policy_state_changed = True
     yield member_event(
         MemberQuarantined,
         group,
         member,
         now_ms,
         identity=member.identity,
-        flaps=len(flapper.times_ms),
-        times=flapper.count,
-        until_ms=flapper.until_ms,
+        flaps=len(client.times_ms),
+        times=client.count,
+        until_ms=client.until_ms,
     )
 
 
-def _offer(new: Coming, policy: str, reason: str | None) -> Iterator[Output]:
+def _offer(new: NewMember, policy: str, reason: str | None) -> Iterator[Output]:
     """Offer a newcomer the vacancy that fits best."""
     group, member, now_ms = new.group, new.member, new.now_ms
-    put_in(group, member)
-    key = index_of(group).vacancies.first(new.kin)
+    index_member(group, member)
+    key = index_of(group).vacancies.first(new.match_key)
     assert key is not None, "its row says so"
     offer(group, key, member, "took", now_ms)
     yield from ()
 
 
-def _stand_by(new: Coming, policy: str, reason: str | None) -> Iterator[Output]:
-    """Make a newcomer wait, as a debt."""
+def _stand_by(new: NewMember, policy: str, reason: str | None) -> Iterator[Output]:
+    """Make a newcomer wait, as a pending hold."""
     group, member, now_ms = new.group, new.member, new.now_ms
     until_ms, wait_ms = _until_ms(new, policy)
-    group.seats.standbys[member.member_id] = Standby(now_ms, until_ms, policy, wait_ms, new.kin.likeness, reason)
-    put_in(group, member)
-    group.are_seats_news = True
+    group.policy_state.standbys[member.member_id] = Standby(
+        now_ms, until_ms, policy, wait_ms, new.match_key.subscription_digest, reason
+    )
+    index_member(group, member)
+    group.is_policy_state_changed = True
     if policy == "freeze":
         yield from begin_freeze(group, now_ms, new.config)
     yield member_event(RebalanceHeld, group, member, now_ms, policy=policy, cause="member_joined", until_ms=until_ms)
 
 
-def _rebalance(new: Coming, policy: str, reason: str | None) -> Iterator[Output]:
+def _rebalance(new: NewMember, policy: str, reason: str | None) -> Iterator[Output]:
     """Start a rebalance because of a member that was in quarantine."""
     group, member, now_ms = new.group, new.member, new.now_ms
-    put_in(group, member)
-    yield from prepare(group, blame(member, "member_joined", reason), now_ms, new.config)
+    index_member(group, member)
+    yield from prepare(group, member_cause(member, "member_joined", reason), now_ms, new.config)
 
 
-PLACES: dict[Becomes, Callable[[Coming, str, str | None], Iterator[Output]]] = {
-    Becomes.AS_EVER: _rebalance,
-    Becomes.HIDDEN: hide,
-    Becomes.TAKER: _offer,
-    Becomes.STANDBY: _stand_by,
+PLACEMENTS: dict[JoinOutcome, Callable[[NewMember, str, str | None], Iterator[Output]]] = {
+    JoinOutcome.REBALANCE: _rebalance,
+    JoinOutcome.QUARANTINED: quarantine,
+    JoinOutcome.TAKES_VACANCY: _offer,
+    JoinOutcome.STANDBY: _stand_by,
 }
 
 
-def _until_ms(new: Coming, policy: str) -> tuple[int, int]:
-    """Return the time at which the debt of a newcomer is due, noted as a deadline, and how long it waits."""
+def _until_ms(new: NewMember, policy: str) -> tuple[int, int]:
+    """Return the time at which the pending hold of a newcomer is due, noted as a deadline, and how long it waits."""
     group, policies, now_ms = new.group, new.policy, new.now_ms
     if policy == "freeze":
         frozen_ms = frozen_until_ms(new.config, now_ms)
@@ -226,28 +228,30 @@ def _until_ms(new: Coming, policy: str) -> tuple[int, int]:
     if policy == "succession":
         assert policies.succession is not None, "its row says so"
         wait_ms = policies.succession.standby_ms
-        return arm(group, group.vitals.wait(now_ms, wait_ms)), wait_ms
+        return arm(group, group.hot_state.wait(now_ms, wait_ms)), wait_ms
     assert policies.settle is not None, "its row says so"
     wait_ms = policies.settle.join_quiet_ms
     return wait_for_quiet(group, wait_ms, policies.settle.max_ms, now_ms), wait_ms
 
 
 def wait_for_quiet(group: Group, quiet_ms: int, max_ms: int, now_ms: int) -> int:
-    """Add a debt to the clock of settle, and return the time at which the rebalance begins now."""
-    until_ms, seats = group.vitals.wait(now_ms, quiet_ms), group.seats
-    if seats.quiet is None:
-        seats.quiet = Quiet(now_ms, until_ms, quiet_ms)
-    seats.quiet.wait_ms = quiet_ms
-    longest_ms = max(seats.quiet.first_ms + max_ms, now_ms)  # the earlier debts may wait for their offers
-    seats.quiet.until_ms = max(seats.quiet.until_ms, min(until_ms, longest_ms))
-    seats.quiet.debts += 1
-    return arm(group, seats.quiet.until_ms)
+    """Add a pending hold to the clock of settle, and return the time at which the rebalance begins now."""
+    until_ms, policy_state = group.hot_state.wait(now_ms, quiet_ms), group.policy_state
+    if policy_state.settle_timer is None:
+        policy_state.settle_timer = SettleTimer(now_ms, until_ms, quiet_ms)
+    policy_state.settle_timer.wait_ms = quiet_ms
+    longest_ms = max(
+        policy_state.settle_timer.first_ms + max_ms, now_ms
+    )  # the earlier pending holds may wait for their offers
+    policy_state.settle_timer.until_ms = max(policy_state.settle_timer.until_ms, min(until_ms, longest_ms))
+    policy_state.settle_timer.pending_holds += 1
+    return arm(group, policy_state.settle_timer.until_ms)
 
 
 # -- the end of a quarantine -------------------------------------------------------------------------------------------
 
 
-def release(group: Group, member: Member, why: str, now_ms: int, config: Config) -> Iterator[Output]:
+def readmit(group: Group, member: Member, why: str, now_ms: int, config: Config) -> Iterator[Output]:
     """End the quarantine of a member. It gets the place of a newcomer; while joins are collected it has one."""
     if group.phase is Phase.STABLE:
         index_of(group)  # made without the member, which gets its place below
@@ -255,11 +259,11 @@ def release(group: Group, member: Member, why: str, now_ms: int, config: Config)
     if group.phase is Phase.PREPARING:
         return
     if config.policy is None or group.phase is not Phase.STABLE:
-        yield from prepare(group, blame(member, "member_joined"), now_ms, config)
+        yield from prepare(group, member_cause(member, "member_joined"), now_ms, config)
         return
-    new = _coming(group, member, now_ms, config, config.policy)
-    then, policy = becomes(new)
-    yield from PLACES[then](new, policy, None)
-    if then is Becomes.TAKER:
-        group.seats.offers[member.member_id].how = "passed"
+    new = _new_member(group, member, now_ms, config, config.policy)
+    then, policy = join_outcome(new)
+    yield from PLACEMENTS[then](new, policy, None)
+    if then is JoinOutcome.TAKES_VACANCY:
+        group.policy_state.offers[member.member_id].how = "passed"
         yield from call(group, member)

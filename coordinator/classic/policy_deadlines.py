@@ -1,7 +1,7 @@
-"""The deadlines of policies: quarantines and offers that end, and debts that are due.
+"""The deadlines of policies: quarantines and offers that end, and pending holds that are due.
 
-A debt that is due begins one rebalance for all debts, in the name of the oldest one. In a freeze only a partition
-without an owner is due: newcomers wait until its end, and vacancies are adopted.
+A pending hold that is due begins one rebalance for all pending holds, in the name of the oldest one. In a freeze only a
+partition without an owner is due: newcomers wait until its end, and vacancies are adopted.
 
 A vacancy that is adopted goes to a member that is there. One member pauses for that instead of all. The vacancies that
 are due together are spread over the members that may have them, in the order of their loads.
@@ -21,11 +21,11 @@ from coordinator.base.limits import SEAT_OFFER_MS
 from coordinator.base.policies import Policy
 from coordinator.base.states import Phase
 from coordinator.classic.departures import unowned_until_ms
-from coordinator.classic.newcomers import release
+from coordinator.classic.newcomers import readmit
 from coordinator.classic.offers import call, merged, offer, offer_to_standby, rounded, withdraw
 from coordinator.classic.rebalance import prepare
-from coordinator.classic.vacancies import kin_of, put_in, put_in_vacancy, take_out, take_out_vacancy
-from coordinator.common.events import Blame, blame, event, member_event
+from coordinator.classic.vacancies import index_member, index_vacancy, match_key_of, unindex_member, unindex_vacancy
+from coordinator.common.events import RebalanceCause, event, member_cause, member_event
 from coordinator.messages.outputs import Output
 from coordinator.messages.policy_events import FreezeBroken, RebalanceHeld
 from coordinator.messages.requests import SyncGroup
@@ -50,17 +50,17 @@ def look_at_plan(group: Group, member: Member, request: SyncGroup, now_ms: int, 
     The assignments are not installed. A leader watches for partitions that are added to its topics; while its seat was
     vacant, nobody did.
     """
-    if not group.seats.awaits_plan or member.member_id != group.leader_id or not request.assignments:
+    if not group.policy_state.awaits_plan or member.member_id != group.leader_id or not request.assignments:
         return
-    group.seats.awaits_plan = False
-    held = [m.assignment for m in group.members.values()] + [v.assignment for v in group.seats.vacant.values()]
+    group.policy_state.awaits_plan = False
+    held = [m.assignment for m in group.members.values()] + [v.assignment for v in group.policy_state.vacant.values()]
     known = _partitions_of(held)
     added = [p for p in sorted(_partitions_of(a.assignment for a in request.assignments)) if p not in known]
     if not added or not is_seatable(group, config):
         return
     frozen_ms = frozen_until_ms(config, now_ms)
     if frozen_ms is None:
-        yield from prepare(group, blame(member, "partitions_added"), now_ms, config)
+        yield from prepare(group, member_cause(member, "partitions_added"), now_ms, config)
     else:
         yield from _keep_added(group, member, added, now_ms, config)
 
@@ -87,16 +87,16 @@ def _keep_added(
     yield member_event(
         RebalanceHeld, group, member, now_ms, policy="freeze", cause="partitions_added", until_ms=until_ms
     )
-    group.are_seats_news = True
-    if (before := group.seats.vacant.get(ADDED)) is not None:
+    group.is_policy_state_changed = True
+    if (before := group.policy_state.vacant.get(ADDED)) is not None:
         before.assignment = merged([before.assignment, assignment])
         return
-    group.seats.vacant[ADDED] = Vacancy(
+    group.policy_state.vacant[ADDED] = Vacancy(
         member_id=ADDED,
         group_instance_id=None,
         client_id=member.client_id,
         client_host=member.client_host,
-        likeness=kin_of(group, member).likeness,
+        subscription_digest=match_key_of(group, member).subscription_digest,
         assignment=assignment,
         since_ms=now_ms,
         until_ms=until_ms,
@@ -105,7 +105,7 @@ def _keep_added(
         cause="partitions_added",
         reason=None,
     )
-    put_in_vacancy(group, ADDED)
+    index_vacancy(group, ADDED)
     yield from offer_to_standby(group, ADDED, now_ms)
 
 
@@ -122,15 +122,15 @@ def adopt(group: Group, keys: list[str], until_ms: int, now_ms: int) -> Iterator
     """
     loads = _loads(group)
     for key in keys:
-        vacancy = group.seats.vacant[key]
-        partitions, candidates = assigned_partitions(vacancy.assignment), loads.get(vacancy.likeness)
+        vacancy = group.policy_state.vacant[key]
+        partitions, candidates = assigned_partitions(vacancy.assignment), loads.get(vacancy.subscription_digest)
         if partitions is None or not candidates:
             return
         _, has_lapsed, owned, place, member_id = candidates[0]
         load = True, has_lapsed, owned + _count(partitions), place, member_id
         heapq.heapreplace(candidates, load)
         member = group.members[member_id]
-        how = "passed" if member_id in group.seats.standbys else "adopted"
+        how = "passed" if member_id in group.policy_state.standbys else "adopted"
         offer(group, key, member, how, now_ms)
         if how == "adopted":
             yield _broken(group, vacancy, until_ms, now_ms)
@@ -138,14 +138,20 @@ def adopt(group: Group, keys: list[str], until_ms: int, now_ms: int) -> Iterator
 
 
 def _loads(group: Group) -> dict[bytes, list[Load]]:
-    """Return the members that may adopt partitions, by likeness, as heaps."""
+    """Return the members that may adopt partitions, by subscription digest, as heaps."""
     loads: dict[bytes, list[Load]] = {}
     for place, member in enumerate(group.visible):
         partitions = assigned_partitions(member.assignment)
         if partitions is not None:
-            member_id, seats = member.member_id, group.seats
-            load = member_id in seats.offers, member_id in seats.lapsed, _count(partitions), place, member_id
-            loads.setdefault(kin_of(group, member).likeness, []).append(load)
+            member_id, policy_state = member.member_id, group.policy_state
+            load = (
+                member_id in policy_state.offers,
+                member_id in policy_state.declined,
+                _count(partitions),
+                place,
+                member_id,
+            )
+            loads.setdefault(match_key_of(group, member).subscription_digest, []).append(load)
     for heap in loads.values():
         heapq.heapify(heap)
     return loads
@@ -169,34 +175,34 @@ def _broken(group: Group, vacancy: Vacancy, until_ms: int, now_ms: int) -> Freez
     )
 
 
-def seats_due(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
-    """End the quarantines and offers that are over, and pay the debts that are due."""
-    seats = group.seats
-    for member_id in [m for m, until_ms in seats.hidden.items() if until_ms <= now_ms]:
-        if member_id in seats.hidden:  # a rebalance may have ended the quarantine of the last members
-            yield from release(group, group.members[member_id], "over", now_ms, config)
+def policies_due(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
+    """End the quarantines and offers that are over, and clear the pending holds that are due."""
+    policy_state = group.policy_state
+    for member_id in [m for m, until_ms in policy_state.quarantined.items() if until_ms <= now_ms]:
+        if member_id in policy_state.quarantined:  # a rebalance may have ended the quarantine of the last members
+            yield from readmit(group, group.members[member_id], "over", now_ms, config)
     if group.phase is Phase.STABLE:
         yield from _lapse(group, now_ms, config)
         if (frozen_ms := frozen_until_ms(config, now_ms)) is not None and has_plain_assignments(group, config):
             yield from _freeze(group, frozen_ms, now_ms, config)
-        if seats.debts_until_ms <= now_ms:
+        if policy_state.holds_until_ms <= now_ms:
             yield from prepare(group, _oldest(group), now_ms, config)
-    if seats.frozen_until_ms <= now_ms:
-        seats.frozen_until_ms = 0
-    seats.was_extended = seats.was_extended and seats.is_held
-    group.vitals.seats_ms = group.vitals.noting(seats.earliest_ms)
+    if policy_state.frozen_until_ms <= now_ms:
+        policy_state.frozen_until_ms = 0
+    policy_state.was_extended = policy_state.was_extended and policy_state.is_held
+    group.hot_state.policy_ms = group.hot_state.track_deadline(policy_state.earliest_ms)
 
 
-def _oldest(group: Group) -> Blame:
-    """Return the cause of the oldest debt."""
-    seats = group.seats
-    vacancy = min(seats.vacant.values(), key=lambda debt: debt.since_ms, default=None)
-    member_id = min(seats.standbys, key=lambda m: seats.standbys[m].since_ms, default=None)
-    if member_id is not None and (vacancy is None or seats.standbys[member_id].since_ms < vacancy.since_ms):
-        member, standby = group.members[member_id], seats.standbys[member_id]
-        return Blame("member_joined", member_id, member.client_id, member.client_host, standby.reason)
-    assert vacancy is not None, "a debt is due"
-    return Blame(vacancy.cause, vacancy.member_id, vacancy.client_id, vacancy.client_host, vacancy.reason)
+def _oldest(group: Group) -> RebalanceCause:
+    """Return the cause of the oldest pending hold."""
+    policy_state = group.policy_state
+    vacancy = min(policy_state.vacant.values(), key=lambda hold: hold.since_ms, default=None)
+    member_id = min(policy_state.standbys, key=lambda m: policy_state.standbys[m].since_ms, default=None)
+    if member_id is not None and (vacancy is None or policy_state.standbys[member_id].since_ms < vacancy.since_ms):
+        member, standby = group.members[member_id], policy_state.standbys[member_id]
+        return RebalanceCause("member_joined", member_id, member.client_id, member.client_host, standby.reason)
+    assert vacancy is not None, "a pending hold is due"
+    return RebalanceCause(vacancy.cause, vacancy.member_id, vacancy.client_id, vacancy.client_host, vacancy.reason)
 
 
 # -- offers ------------------------------------------------------------------------------------------------------------
@@ -205,38 +211,40 @@ def _oldest(group: Group) -> Blame:
 def _lapse(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
     """End the offers that are over. Other standbys get the vacancies, unless these are due themselves."""
     freed: list[str] = []
-    for member_id in [m for m, each in group.seats.offers.items() if each.until_ms <= now_ms]:
-        member, how = group.members[member_id], group.seats.offers[member_id].how
-        take_out(group, member)
+    for member_id in [m for m, each in group.policy_state.offers.items() if each.until_ms <= now_ms]:
+        member, how = group.members[member_id], group.policy_state.offers[member_id].how
+        unindex_member(group, member)
         freed += withdraw(group, member)
-        group.seats.lapsed[member_id] = None
+        group.policy_state.declined[member_id] = None
         if how != "adopted":
             yield from _wait_again(group, member_id, now_ms, config)
-        put_in(group, member)
-        group.are_seats_news = True
+        index_member(group, member)
+        group.is_policy_state_changed = True
     for key in freed:
-        if group.seats.vacant[key].until_ms > now_ms:
+        if group.policy_state.vacant[key].until_ms > now_ms:
             yield from offer_to_standby(group, key, now_ms)
 
 
 def _wait_again(group: Group, member_id: str, now_ms: int, config: Config) -> Iterator[Output]:
-    """Make a member that has let an offer pass the last standby. A newcomer without a debt gets one."""
-    standbys, policy = group.seats.standbys, config.policy
+    """Make a member that has let an offer pass the last standby. A newcomer without a pending hold gets one."""
+    standbys, policy = group.policy_state.standbys, config.policy
     if member_id in standbys:
         standbys[member_id] = standbys.pop(member_id)
         return
     member, frozen_ms = group.members[member_id], frozen_until_ms(config, now_ms)
     succession = policy.succession if policy is not None else None
     wait_ms = succession.standby_ms if succession is not None else 0
-    until_ms = frozen_ms or group.vitals.wait(now_ms, wait_ms)
-    standbys[member_id] = Standby(now_ms, until_ms, "succession", wait_ms, kin_of(group, member).likeness)
+    until_ms = frozen_ms or group.hot_state.wait(now_ms, wait_ms)
+    standbys[member_id] = Standby(
+        now_ms, until_ms, "succession", wait_ms, match_key_of(group, member).subscription_digest
+    )
     yield from _hold(group, member_id, "succession" if frozen_ms is None else "freeze", until_ms, now_ms, config)
 
 
 def _hold(group: Group, member_id: str, policy: str, until_ms: int, now_ms: int, config: Config) -> Iterator[Output]:
     """Report that a newcomer waits, by a policy that is in force now."""
-    standby = group.seats.standbys[member_id]
-    group.seats.pay(standby)
+    standby = group.policy_state.standbys[member_id]
+    group.policy_state.clear(standby)
     standby.policy, standby.until_ms = policy, until_ms
     if policy == "freeze":
         standby.wait_ms = 0
@@ -249,18 +257,24 @@ def _hold(group: Group, member_id: str, policy: str, until_ms: int, now_ms: int,
 
 
 def _freeze(group: Group, frozen_ms: int, now_ms: int, config: Config) -> Iterator[Output]:
-    """Put debts that are due off until the end of the freeze, and let members adopt the vacancies that are due."""
-    seats = group.seats
-    waiting = [m for m, debt in seats.standbys.items() if m not in seats.offers and seats.due_ms(debt) <= now_ms]
+    """Put due pending holds off until the end of the freeze, and let members adopt the due vacancies."""
+    policy_state = group.policy_state
+    waiting = [
+        m
+        for m, hold in policy_state.standbys.items()
+        if m not in policy_state.offers and policy_state.due_ms(hold) <= now_ms
+    ]
     for member_id in waiting:
         yield from _hold(group, member_id, "freeze", frozen_ms, now_ms, config)
-    due = [key for key, debt in seats.vacant.items() if not debt.offered_to and seats.due_ms(debt) <= now_ms]
+    due = [
+        key for key, hold in policy_state.vacant.items() if not hold.offered_to and policy_state.due_ms(hold) <= now_ms
+    ]
     for key in due:
-        vacancy = seats.vacant[key]
-        take_out_vacancy(group, key)
-        seats.pay(vacancy)
+        vacancy = policy_state.vacant[key]
+        unindex_vacancy(group, key)
+        policy_state.clear(vacancy)
         vacancy.policy, vacancy.until_ms = "freeze", min(vacancy.until_ms, now_ms)
-        put_in_vacancy(group, key)
+        index_vacancy(group, key)
     if due:
         yield from adopt(group, due, frozen_ms, now_ms)
 
@@ -273,52 +287,52 @@ def wait_once_more(group: Group, now_ms: int) -> bool:
 
     What lasts until a time, as a freeze or a quarantine does, is over as soon as that is noticed.
     """
-    seats, vitals = group.seats, group.vitals
-    if seats.was_extended:
+    policy_state, hot_state = group.policy_state, group.hot_state
+    if policy_state.was_extended:
         return False
-    seats.was_extended = seats.earliest_ms <= now_ms
-    for debt in seats.debts:
-        if debt.until_ms <= now_ms:
-            debt.until_ms = vitals.wait(now_ms, debt.wait_ms)
-    if seats.quiet is not None and seats.quiet.until_ms <= now_ms:
-        seats.quiet.until_ms = vitals.wait(now_ms, seats.quiet.wait_ms)
-    for offered in seats.offers.values():
-        offered.until_ms = max(offered.until_ms, rounded(vitals.wait(now_ms, SEAT_OFFER_MS)))
-    for member_id, until_ms in seats.hidden.items():
-        seats.hidden[member_id] = max(until_ms, now_ms)
-    if 0 < seats.frozen_until_ms <= now_ms:
-        seats.frozen_until_ms, group.are_seats_news = 0, True
-    vitals.seats_ms = vitals.noting(seats.earliest_ms)
+    policy_state.was_extended = policy_state.earliest_ms <= now_ms
+    for hold in policy_state.pending_holds:
+        if hold.until_ms <= now_ms:
+            hold.until_ms = hot_state.wait(now_ms, hold.wait_ms)
+    if policy_state.settle_timer is not None and policy_state.settle_timer.until_ms <= now_ms:
+        policy_state.settle_timer.until_ms = hot_state.wait(now_ms, policy_state.settle_timer.wait_ms)
+    for offered in policy_state.offers.values():
+        offered.until_ms = max(offered.until_ms, rounded(hot_state.wait(now_ms, SEAT_OFFER_MS)))
+    for member_id, until_ms in policy_state.quarantined.items():
+        policy_state.quarantined[member_id] = max(until_ms, now_ms)
+    if 0 < policy_state.frozen_until_ms <= now_ms:
+        policy_state.frozen_until_ms, group.is_policy_state_changed = 0, True
+    hot_state.policy_ms = hot_state.track_deadline(policy_state.earliest_ms)
     return True
 
 
 def reconsider(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
-    """Apply other policies to the debts that a group has: those whose policy is gone are due, and none is due later."""
-    seats = group.seats
-    group.are_seats_news |= end_freeze(group, now_ms, config)
+    """Apply other policies to the pending holds of a group: one whose policy is gone is due, and none is due later."""
+    policy_state = group.policy_state
+    group.is_policy_state_changed |= end_freeze(group, now_ms, config)
     policy = config.policy if has_plain_assignments(group, config) else None
-    for debt in seats.debts:
-        debt.until_ms = min(debt.until_ms, max(_newly_due_ms(debt, policy, now_ms), now_ms))
-    if seats.quiet is not None:
+    for hold in policy_state.pending_holds:
+        hold.until_ms = min(hold.until_ms, max(_newly_due_ms(hold, policy, now_ms), now_ms))
+    if policy_state.settle_timer is not None:
         settle = policy.settle if policy is not None else None
-        until_ms = now_ms if settle is None else seats.quiet.first_ms + settle.max_ms
-        seats.quiet.until_ms = min(seats.quiet.until_ms, max(until_ms, now_ms))
+        until_ms = now_ms if settle is None else policy_state.settle_timer.first_ms + settle.max_ms
+        policy_state.settle_timer.until_ms = min(policy_state.settle_timer.until_ms, max(until_ms, now_ms))
     if policy is None or policy.quarantine is None:
-        seats.flappers, seats.expiries_ms, seats.joined_ms = {}, [], {}
-        for member_id in list(seats.hidden):
-            if member_id in seats.hidden:
-                yield from release(group, group.members[member_id], "policy", now_ms, config)
-    group.vitals.seats_ms = group.vitals.noting(seats.earliest_ms)
+        policy_state.unstable_clients, policy_state.expiries_ms, policy_state.joined_ms = {}, [], {}
+        for member_id in list(policy_state.quarantined):
+            if member_id in policy_state.quarantined:
+                yield from readmit(group, group.members[member_id], "policy", now_ms, config)
+    group.hot_state.policy_ms = group.hot_state.track_deadline(policy_state.earliest_ms)
 
 
-def _newly_due_ms(debt: Vacancy | Standby, policy: Policy | None, now_ms: int) -> int:
-    """Return when a debt would be due if it had begun under the policies of now."""
+def _newly_due_ms(hold: Vacancy | Standby, policy: Policy | None, now_ms: int) -> int:
+    """Return when a pending hold would be due if it had begun under the policies of now."""
     frozen_ms = policy.frozen_until_ms(now_ms) if policy is not None else None
-    if policy is None or (debt.policy == "freeze" and frozen_ms is None):
+    if policy is None or (hold.policy == "freeze" and frozen_ms is None):
         return now_ms
-    if debt.policy == "freeze" and policy.freeze is not None:
-        return debt.since_ms + policy.freeze.unowned_max_ms if isinstance(debt, Vacancy) else frozen_ms or now_ms
-    if debt.policy == "succession" and policy.succession is not None:
-        is_vacancy = isinstance(debt, Vacancy)
-        return debt.since_ms + (policy.succession.vacant_ms if is_vacancy else policy.succession.standby_ms)
-    return debt.until_ms if debt.policy == "settle" else now_ms
+    if hold.policy == "freeze" and policy.freeze is not None:
+        return hold.since_ms + policy.freeze.unowned_max_ms if isinstance(hold, Vacancy) else frozen_ms or now_ms
+    if hold.policy == "succession" and policy.succession is not None:
+        is_vacancy = isinstance(hold, Vacancy)
+        return hold.since_ms + (policy.succession.vacant_ms if is_vacancy else policy.succession.standby_ms)
+    return hold.until_ms if hold.policy == "settle" else now_ms

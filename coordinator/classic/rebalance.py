@@ -21,7 +21,7 @@ from coordinator.base.errors import ErrorCode
 from coordinator.base.hashing import java_hash
 from coordinator.base.limits import JOINS_AGAIN_MS_MIN, NEVER_MS
 from coordinator.base.states import Cause, Phase
-from coordinator.common.events import Blame, event, member_event
+from coordinator.common.events import RebalanceCause, event, member_event
 from coordinator.messages.events import (
     AssignmentChanged,
     GroupEmptied,
@@ -32,13 +32,13 @@ from coordinator.messages.events import (
 )
 from coordinator.messages.outputs import Output
 from coordinator.messages.responses import JoinedMember, JoinGroupAnswer, RebalanceNotice, Reply, SyncGroupAnswer
-from coordinator.policies.instability import End, note_end
+from coordinator.policies.instability import End, record_end
 from coordinator.policies.rules import (
     broken_freeze,
     end_quarantine_of_the_last,
     has_plain_assignments,
-    note_requests,
-    note_sync,
+    record_requests,
+    record_sync,
 )
 from coordinator.state.classic_group import Delay, Group, Member, Parked
 from coordinator.state.policy_state import NO_PARTITIONS
@@ -46,39 +46,39 @@ from coordinator.state.policy_state import NO_PARTITIONS
 # -- the join round ----------------------------------------------------------------------------------------------------
 
 
-def prepare(group: Group, behind: Blame, now_ms: int, config: Config) -> Iterator[Output]:
+def prepare(group: Group, cause: RebalanceCause, now_ms: int, config: Config) -> Iterator[Output]:
     """Start a join round: all members must join again within the longest rebalance timeout of the members.
 
     A rebalance of an Empty group waits for the initial delay instead, so that members that start together share one
-    generation. It pays all debts of policies.
+    generation. It clears all pending holds of policies.
     """
     group.open_round(now_ms)
     yield from end_quarantine_of_the_last(group, now_ms)
-    yield from broken_freeze(group, behind, now_ms, config)
-    held_since_ms = group.seats.since_ms
+    yield from broken_freeze(group, cause, now_ms, config)
+    held_since_ms = group.policy_state.since_ms
     group.end_hold()
     if group.phase is Phase.COMPLETING:
         for member in group.members.values():
             member.assignment = b""
             yield from answer_sync(group, member, now_ms, ErrorCode.REBALANCE_IN_PROGRESS)
             group.settle_sync(member)
-    group.vitals.syncs_ms, group.vitals.extended = NEVER_MS, False
+    group.hot_state.syncs_ms, group.hot_state.extended = NEVER_MS, False
     is_initial = group.phase is Phase.EMPTY
     group.move(Cause.MEMBERS_CHANGED, now_ms)
 
     wait_ms = config.group_initial_rebalance_delay_ms if is_initial else group.rebalance_timeout_ms
-    group.vitals.joins_ms = group.vitals.wait(now_ms, wait_ms)
+    group.hot_state.joins_ms = group.hot_state.wait(now_ms, wait_ms)
     yield event(
         RebalanceStarted,
         group,
         now_ms,
-        cause=behind.cause,
-        member_id=behind.member_id,
-        client_id=behind.client_id,
-        client_host=behind.client_host,
-        reason=behind.reason,
+        cause=cause.name,
+        member_id=cause.member_id,
+        client_id=cause.client_id,
+        client_host=cause.client_host,
+        reason=cause.reason,
         members=len(group.members),
-        joins_until_ms=group.vitals.joins_ms,
+        joins_until_ms=group.hot_state.joins_ms,
         held_ms=UNSET if held_since_ms in (None, now_ms) else now_ms - held_since_ms,
     )
     yield from _notices(group)
@@ -88,12 +88,12 @@ def prepare(group: Group, behind: Blame, now_ms: int, config: Config) -> Iterato
         yield from complete(group, now_ms, config)
 
 
-def prepare_or_try_to_complete(group: Group, behind: Blame, now_ms: int, config: Config) -> Iterator[Output]:
+def prepare_or_try_to_complete(group: Group, cause: RebalanceCause, now_ms: int, config: Config) -> Iterator[Output]:
     """Start a rebalance. If the group collects joins already, end the join round if no join is missing."""
     if group.phase is Phase.PREPARING:
         yield from try_to_complete(group, now_ms, config)
     else:
-        yield from prepare(group, behind, now_ms, config)
+        yield from prepare(group, cause, now_ms, config)
 
 
 def try_to_complete(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
@@ -109,7 +109,7 @@ def joins_due(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
         group.newcomers = False
         next_ms = min(delay.delay_ms, delay.remaining_ms)
         group.delay = Delay(next_ms, max(delay.remaining_ms - delay.delay_ms, 0))
-        group.vitals.joins_ms = group.vitals.wait(now_ms, next_ms)
+        group.hot_state.joins_ms = group.hot_state.wait(now_ms, next_ms)
         return
     yield from complete(group, now_ms, config)
 
@@ -121,11 +121,11 @@ def complete(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
     generation starts, and the wait begins once more. Members in quarantine are no part of the generation, unless no
     other member is left.
     """
-    vitals = group.vitals
-    vitals.joins_ms, vitals.extended, group.delay = NEVER_MS, False, None
+    hot_state = group.hot_state
+    hot_state.joins_ms, hot_state.extended, group.delay = NEVER_MS, False, None
     for member in [m for m in group.members.values() if not m.awaiting_join and not m.is_static]:
-        note_end(group, member, End.OVERDUE, now_ms, config)
-        yield from drop(group, member, "joins_overdue", now_ms)
+        record_end(group, member, End.OVERDUE, now_ms, config)
+        yield from expel_member(group, member, "joins_overdue", now_ms)
     yield from end_quarantine_of_the_last(group, now_ms)
     if not group.members:
         yield from _become_empty(group, now_ms)
@@ -133,35 +133,35 @@ def complete(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
     present = [m.member_id for m in group.visible if m.awaiting_join]
     if not present:
         wait_ms = group.rebalance_timeout_ms or _shortest_session_ms(group)
-        vitals.joins_ms = vitals.wait(now_ms, max(wait_ms, JOINS_AGAIN_MS_MIN))
+        hot_state.joins_ms = hot_state.wait(now_ms, max(wait_ms, JOINS_AGAIN_MS_MIN))
         return
-    if not group.members[group.leader_id or ""].awaiting_join or group.leader_id in group.seats.hidden:
+    if not group.members[group.leader_id or ""].awaiting_join or group.leader_id in group.policy_state.quarantined:
         group.leader_id = present[0]
-    vitals.generation_id += 1
+    hot_state.generation_id += 1
     group.protocol_name = vote(group)
-    group.subscribed_topics, group.seats.topics = subscribed(group), {}
-    note_requests(group, config)
+    group.subscribed_topics, group.policy_state.topics = subscribed(group), {}
+    record_requests(group, config)
     group.move(Cause.JOINS_COMPLETE, now_ms)
     assert group.round is not None, "joins are collected in a round"
     group.round.joined_ms = now_ms
     for member in group.members.values():
         yield from answer_join(group, member)
-        vitals.renew(vitals.sessions[member.member_id], now_ms)
-        member.is_new, member.owes_sync = False, member.member_id not in group.seats.hidden
-    group.syncs_owed = len(group.members) - len(group.seats.hidden)
-    vitals.syncs_ms = vitals.wait(now_ms, group.rebalance_timeout_ms)
+        hot_state.renew(hot_state.sessions[member.member_id], now_ms)
+        member.is_new, member.owes_sync = False, member.member_id not in group.policy_state.quarantined
+    group.syncs_owed = len(group.members) - len(group.policy_state.quarantined)
+    hot_state.syncs_ms = hot_state.wait(now_ms, group.rebalance_timeout_ms)
 
 
 def _shortest_session_ms(group: Group) -> int:
-    return min(session.timeout_ms for session in group.vitals.sessions.values())
+    return min(session.timeout_ms for session in group.hot_state.sessions.values())
 
 
 def _become_empty(group: Group, now_ms: int) -> Iterator[Output]:
-    group.vitals.generation_id += 1
+    group.hot_state.generation_id += 1
     group.protocol_name, group.round = None, None
     group.subscribed_topics = () if group.is_readable else None
     group.move(Cause.NOBODY_LEFT, now_ms)
-    group.look_at_offsets(now_ms)
+    group.schedule_offset_expiry(now_ms)
     yield event(GroupEmptied, group, now_ms)
 
 
@@ -216,14 +216,18 @@ def install(group: Group, plan: Mapping[str, bytes], now_ms: int, config: Config
     unknown member ids are ignored. All members get one fencing token, which is above that of every earlier generation.
     """
     token = group.next_token(now_ms, config.fencing_token_floor)
-    plan = {**plan, **dict.fromkeys(group.seats.hidden, NO_PARTITIONS)} if group.seats.hidden else plan
+    plan = (
+        {**plan, **dict.fromkeys(group.policy_state.quarantined, NO_PARTITIONS)}
+        if group.policy_state.quarantined
+        else plan
+    )
     group.assigned_bytes = 0
     for member in group.members.values():
         member.assignment, member.fencing_token = plan.get(member.member_id, b""), token
         group.assigned_bytes += len(member.assignment)
         yield from answer_sync(group, member, now_ms)
     group.move(Cause.LEADER_SYNCED, now_ms)
-    group.look_at_offsets(now_ms)
+    group.schedule_offset_expiry(now_ms)
     ended, group.round = group.round, None
     assert ended is not None, "the assignments end a round"
     members = tuple(group.members)
@@ -244,7 +248,7 @@ def install(group: Group, plan: Mapping[str, bytes], now_ms: int, config: Config
     )
     handovers = _handovers(group, ended.before)
     is_unfinished = any(h.after is None and h.before in group.members for h in handovers)
-    group.seats.is_unfinished = is_unfinished and has_plain_assignments(group, config)
+    group.policy_state.is_unfinished = is_unfinished and has_plain_assignments(group, config)
     if handovers:
         yield event(AssignmentChanged, group, now_ms, handovers=handovers)
 
@@ -307,21 +311,21 @@ def answer_sync(group: Group, member: Member, now_ms: int, error: ErrorCode = Er
     """Answer a member's parked sync, if it has one, and renew its session, which could not expire meanwhile."""
     parked, member.awaiting_sync = member.awaiting_sync, None
     if parked:
-        group.vitals.renew(group.vitals.sessions[member.member_id], now_ms)
-        note_sync(group, member.member_id, parked)
+        group.hot_state.renew(group.hot_state.sessions[member.member_id], now_ms)
+        record_sync(group, member.member_id, parked)
         yield synced(group, member, parked) if error is ErrorCode.NONE else refuse_sync(parked, error)
 
 
-def synced(group: Group, member: Member, asked: Parked) -> Reply:
+def synced(group: Group, member: Member, request_ref: Parked) -> Reply:
     """Return the response to a sync, with the member's assignment."""
     answer = SyncGroupAnswer(
-        request_id=asked.request_id,
+        request_id=request_ref.request_id,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         assignment=member.assignment,
         fencing_token=member.fencing_token,
     )
-    return Reply(asked.reply_to, answer)
+    return Reply(request_ref.reply_to, answer)
 
 
 def refuse_sync(parked: Parked, error: ErrorCode) -> Reply:
@@ -329,10 +333,10 @@ def refuse_sync(parked: Parked, error: ErrorCode) -> Reply:
     return Reply(parked.reply_to, SyncGroupAnswer(request_id=parked.request_id, error=error.name, code=error.number))
 
 
-def drop(group: Group, member: Member, why: str, now_ms: int, *, reason: str | None = None) -> Iterator[Output]:
+def expel_member(group: Group, member: Member, why: str, now_ms: int, *, reason: str | None = None) -> Iterator[Output]:
     """Remove a member that did not leave by itself; its parked requests are answered UNKNOWN_MEMBER_ID."""
     group.open_round(now_ms)
-    yield from let_go(group, member)
+    yield from remove_member(group, member)
     yield expired(group, member, why, now_ms, reason=reason)
 
 
@@ -343,7 +347,7 @@ def expired(
     return member_event(MemberExpired, group, member, now_ms, why=why, silence_ms=silence_ms, reason=reason)
 
 
-def let_go(group: Group, member: Member) -> Iterator[Output]:
+def remove_member(group: Group, member: Member) -> Iterator[Output]:
     """Remove a member and answer its parked requests. The caller then updates the group for the other members.
 
     If a rebalance has to follow, its caller has opened the round before.

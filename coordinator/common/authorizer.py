@@ -1,6 +1,6 @@
 """Access rules: the requests that they admit, the responses to refused requests, and requests for the rules.
 
-The row of a kind of request in `handlers.KINDS` has the rights that the request needs. They are checked before all
+The row of a kind of request in `handlers.HANDLERS` has the rights that the request needs. They are checked before all
 else. A refused request is not handled further: it changes no group, and the response is the same whether the group
 exists or not. Each refusal is an event.
 
@@ -20,7 +20,7 @@ from coordinator.base.config import Config
 from coordinator.base.context import Context
 from coordinator.base.errors import ErrorCode
 from coordinator.base.limits import NAME_CHARS_MAX, RULES_AHEAD_MS
-from coordinator.common.handler import Kind, Right, TopicRight
+from coordinator.common.handler import RequestSpec, Right, TopicRight
 from coordinator.common.refusals import refusal
 from coordinator.messages.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat
 from coordinator.messages.events import AccessChanged, AccessDenied
@@ -64,31 +64,31 @@ UNNAMED = Right(Operation.DESCRIBE, Resource.GROUP)
 UNSIGNED = "a gateway sends such a request, and signs it"
 """The sentence of the refusal of a request that needs a signature."""
 
-Take = Callable[[Received], Iterable[Output]]
+Handle = Callable[[Received], Iterable[Output]]
 
 
-class Guard:
+class Authorizer:
     """The decisions about requests by a table of rules."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def admits(self, received: Received, kind: Kind | None) -> bool:
+    def admits(self, received: Received, spec: RequestSpec | None) -> bool:
         """Return whether a request may be handled. Records of other coordinators have checks of their own.
 
         Args:
-            kind: The request's row; None for a record that is no request.
+            spec: The request's row; None for a record that is no request.
         """
         if isinstance(received.request, PEER_RECORDS):
             return True
         if received.doubt is not None:
             return False
-        if kind is None or kind.right is None:
+        if spec is None or spec.right is None:
             return True
         request: Any = received.request
-        if kind.needs_signature and not _is_signed(request):
+        if spec.needs_signature and not _is_signed(request):
             return False
-        operation, resource, holder = kind.right
+        operation, resource, holder = spec.right
         if holder is not None and request.principal == holder:
             return True
         return self.may(request, operation, resource, _name_of(request, resource))
@@ -97,75 +97,77 @@ class Guard:
         """Return whether the sender of a request has a right."""
         return self._table.allows(request.principal or ANONYMOUS, request.client_host, operation, resource, name)
 
-    def refuse(self, received: Received, kind: Kind | None) -> Iterator[Output]:
+    def refuse(self, received: Received, spec: RequestSpec | None) -> Iterator[Output]:
         """Yield the event and the response of a request that is not admitted."""
         request = received.request
         assert not isinstance(request, (Unreadable, Wake, *PEER_RECORDS)), "only a request is refused"
-        assert kind is not None, "every request has a row"
-        operation, resource, _ = kind.right or UNNAMED
+        assert spec is not None, "every request has a row"
+        operation, resource, _ = spec.right or UNNAMED
         yield _denied(received, request, operation, resource, [_name_of(request, resource)])
-        why = UNSIGNED if kind.needs_signature and not _is_signed(request) else None
-        yield kind.refuse(request, REFUSALS[resource], received.doubt or why)
+        why = UNSIGNED if spec.needs_signature and not _is_signed(request) else None
+        yield spec.refuse(request, REFUSALS[resource], received.doubt or why)
 
-    def limited(self, received: Received, kind: Kind, take: Take) -> Iterator[Output]:
+    def limited(self, received: Received, spec: RequestSpec, handle: Handle) -> Iterator[Output]:
         """Handle the part of a request for which its sender has the rights, and refuse the rest.
 
         Args:
-            take: Handles a request.
+            handle: Handles a request.
         """
         request: Any = received.request
-        topic_right = kind.topic_right
-        if kind.limited is not None:
-            part = kind.limited(self, request)
+        topic_right = spec.topic_right
+        if spec.limited is not None:
+            part = spec.limited(self, request)
             if isinstance(part, list):
                 yield _denied(received, request, Operation.DESCRIBE, Resource.TOPIC, part)
-                yield kind.refuse(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                yield spec.refuse(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             else:
-                yield from take(structs.replace(received, request=part))
+                yield from handle(structs.replace(received, request=part))
         elif topic_right is not None and getattr(request, topic_right.field):
-            yield from self._without_topics(received, kind, topic_right, take)
-        elif kind.visible is not None:
-            yield from (self._visible(output, request, kind) for output in take(received))
+            yield from self._without_topics(received, spec, topic_right, handle)
+        elif spec.visible is not None:
+            yield from (self._visible(output, request, spec) for output in handle(received))
         else:
-            yield from take(received)
+            yield from handle(received)
 
-    def _visible(self, output: Output, request: Any, kind: Kind) -> Output:
-        if kind.visible is None or not isinstance(output, Reply) or not isinstance(output.answer, kind.answer):
+    def _visible(self, output: Output, request: Any, spec: RequestSpec) -> Output:
+        if spec.visible is None or not isinstance(output, Reply) or not isinstance(output.answer, spec.answer):
             return output
-        return structs.replace(output, answer=kind.visible(self, request, output.answer))
+        return structs.replace(output, answer=spec.visible(self, request, output.answer))
 
-    def _without_topics(self, received: Received, kind: Kind, topic_right: TopicRight, take: Take) -> Iterator[Output]:
+    def _without_topics(
+        self, received: Received, spec: RequestSpec, topic_right: TopicRight, handle: Handle
+    ) -> Iterator[Output]:
         request: Any = received.request
         items = getattr(request, topic_right.field)
         named = dict.fromkeys(item.topic for item in items)  # each once, in their order
         denied = {t: None for t in named if not self.may(request, topic_right.operation, Resource.TOPIC, t)}
         if not denied:
-            yield from take(received)
+            yield from handle(received)
             return
         yield _denied(received, request, topic_right.operation, Resource.TOPIC, denied)
         left = tuple(item for item in items if item.topic not in denied)
-        taken: Iterable[Output] = [Reply(request.reply_to, kind.answer(request_id=request.request_id))]
+        outputs: Iterable[Output] = [Reply(request.reply_to, spec.answer(request_id=request.request_id))]
         if left:
-            taken = take(structs.replace(received, request=structs.replace(request, **{topic_right.field: left})))
-        for output in taken:
-            yield _with_denied(output, kind, topic_right, items, denied)
+            outputs = handle(structs.replace(received, request=structs.replace(request, **{topic_right.field: left})))
+        for output in outputs:
+            yield _with_denied(output, spec, topic_right, items, denied)
 
 
-def visible_groups(guard: Guard, request: ListGroups, answer: ListGroupsAnswer) -> ListGroupsAnswer:
+def visible_groups(authorizer: Authorizer, request: ListGroups, answer: ListGroupsAnswer) -> ListGroupsAnswer:
     """Return a listing without the groups that the client may not describe."""
-    if guard.may(request, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+    if authorizer.may(request, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         return answer
-    seen = tuple(g for g in answer.groups if guard.may(request, Operation.DESCRIBE, Resource.GROUP, g.group_id))
+    seen = tuple(g for g in answer.groups if authorizer.may(request, Operation.DESCRIBE, Resource.GROUP, g.group_id))
     return structs.replace(answer, groups=seen)
 
 
-def visible_offsets(guard: Guard, request: OffsetFetch, answer: OffsetFetchAnswer) -> OffsetFetchAnswer:
+def visible_offsets(authorizer: Authorizer, request: OffsetFetch, answer: OffsetFetchAnswer) -> OffsetFetchAnswer:
     """Return the response to a fetch without the topics that the client may not describe."""
-    seen = tuple(p for p in answer.partitions if guard.may(request, Operation.DESCRIBE, Resource.TOPIC, p.topic))
+    seen = tuple(p for p in answer.partitions if authorizer.may(request, Operation.DESCRIBE, Resource.TOPIC, p.topic))
     return structs.replace(answer, partitions=seen)
 
 
-def limited_heartbeat(guard: Guard, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeat | list[str]:
+def limited_heartbeat(authorizer: Authorizer, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeat | list[str]:
     """Return a heartbeat without the topics of its pattern that the client may not describe.
 
     Return the names instead, if it subscribes by name to such topics: then the whole heartbeat is refused.
@@ -174,7 +176,7 @@ def limited_heartbeat(guard: Guard, request: ConsumerGroupHeartbeat) -> Consumer
         return request
 
     def may_describe(topic: str) -> bool:
-        return guard.may(request, Operation.DESCRIBE, Resource.TOPIC, topic)
+        return authorizer.may(request, Operation.DESCRIBE, Resource.TOPIC, topic)
 
     denied = [topic for topic in request.subscribed_topic_names or () if not may_describe(topic)]
     if denied:
@@ -184,12 +186,12 @@ def limited_heartbeat(guard: Guard, request: ConsumerGroupHeartbeat) -> Consumer
 
 
 def visible_description(
-    guard: Guard, request: ConsumerGroupDescribe, answer: ConsumerGroupDescribeAnswer
+    authorizer: Authorizer, request: ConsumerGroupDescribe, answer: ConsumerGroupDescribeAnswer
 ) -> ConsumerGroupDescribeAnswer:
     """Return a description; an error instead, if it shows a topic that the client may not describe."""
     assigned = (each for m in answer.members for each in (*m.assignment, *m.target_assignment))
     topics = {each.topic for each in assigned}
-    if all(guard.may(request, Operation.DESCRIBE, Resource.TOPIC, topic) for topic in topics):
+    if all(authorizer.may(request, Operation.DESCRIBE, Resource.TOPIC, topic) for topic in topics):
         return answer
     error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ConsumerGroupDescribeAnswer(
@@ -198,22 +200,22 @@ def visible_description(
 
 
 @lru_cache(64)
-def _guard(access: bytes, super_users: tuple[str, ...]) -> Guard:
-    return Guard(Table(decode_access(access).rules, super_users))
+def _authorizer(access: bytes, super_users: tuple[str, ...]) -> Authorizer:
+    return Authorizer(Table(decode_access(access).rules, super_users))
 
 
-def guard_of(config: Config, access: bytes) -> Guard | None:
-    """Return the guard for encoded rules; None if every principal may do everything.
+def authorizer_of(config: Config, access: bytes) -> Authorizer | None:
+    """Return the authorizer for encoded rules; None if every principal may do everything.
 
-    Guards are cached. A cache of a pure function cannot be stale.
+    Authorizers are cached. A cache of a pure function cannot be stale.
     """
-    return None if config.access == "open" else _guard(access, config.super_users)
+    return None if config.access == "open" else _authorizer(access, config.super_users)
 
 
 # -- requests for the rules themselves ---------------------------------------------------------------------------------
 
 
-class KeptRules:
+class AclStore:
     """The rules that a shard keeps, and the guard for them.
 
     Args:
@@ -222,15 +224,15 @@ class KeptRules:
 
     def __init__(self, config: Config, written: bytes) -> None:
         self._config = config
-        self.written, self.guard = written, guard_of(config, written)
+        self.written, self.authorizer = written, authorizer_of(config, written)
 
     def replace(self, access: Access) -> None:
         """Replace the rules."""
         self.written = encode_access(access)
-        self.guard = guard_of(self._config, self.written)
+        self.authorizer = authorizer_of(self._config, self.written)
 
 
-def set_access(rules: KeptRules, request: SetAccess, context: Context) -> Iterator[Output]:
+def set_access(rules: AclStore, request: SetAccess, context: Context) -> Iterator[Output]:
     """Replace the rules of a shard, unless the shard has later ones.
 
     Replies with:
@@ -266,17 +268,19 @@ def set_access(rules: KeptRules, request: SetAccess, context: Context) -> Iterat
     yield answer
 
 
-def describe_access(rules: KeptRules, request: DescribeAccess, context: Context) -> Iterator[Output]:
+def describe_access(rules: AclStore, request: DescribeAccess, context: Context) -> Iterator[Output]:
     """Reply with the rules that the shard keeps, even if the setting `access` is `open`."""
     access = decode_access(rules.written)
     answer = DescribeAccessAnswer(request_id=request.request_id, made_ms=access.made_ms, rules=access.rules)
     yield Reply(request.reply_to, answer)
 
 
-def check_access(rules: KeptRules, request: CheckAccess, context: Context) -> Iterator[Output]:
+def check_access(rules: AclStore, request: CheckAccess, context: Context) -> Iterator[Output]:
     """Reply for each action whether the client has the right to it."""
-    guard = rules.guard
-    allowed = tuple(guard is None or guard.may(request, a.operation, a.resource, a.name) for a in request.actions)
+    authorizer = rules.authorizer
+    allowed = tuple(
+        authorizer is None or authorizer.may(request, a.operation, a.resource, a.name) for a in request.actions
+    )
     yield Reply(request.reply_to, CheckAccessAnswer(request_id=request.request_id, allowed=allowed))
 
 
@@ -313,10 +317,10 @@ def _denied(
 
 
 def _with_denied(
-    output: Output, kind: Kind, topic_right: TopicRight, items: Iterable[Any], denied: Collection[str]
+    output: Output, spec: RequestSpec, topic_right: TopicRight, items: Iterable[Any], denied: Collection[str]
 ) -> Output:
     """Add the refused partitions to a response, each at its place and with the error."""
-    if not isinstance(output, Reply) or not isinstance(output.answer, kind.answer):
+    if not isinstance(output, Reply) or not isinstance(output.answer, spec.answer):
         return output
     answer: Any = output.answer
     if answer.code and not answer.partitions:

@@ -23,19 +23,19 @@ class AnyMember(Protocol):
     client_host: str
 
 
-class Blame(Struct, frozen=True):
+class RebalanceCause(Struct, frozen=True):
     """The cause of a rebalance, as the events name it, and the member that caused it with its own reason."""
 
-    cause: str
+    name: str
     member_id: str = ""
     client_id: str = ""
     client_host: str = ""
     reason: str | None = None
 
 
-def blame(member: AnyMember, cause: str, reason: str | None = None) -> Blame:
+def member_cause(member: AnyMember, cause: str, reason: str | None = None) -> RebalanceCause:
     """Return the cause of a rebalance with the member that caused it."""
-    return Blame(cause, member.member_id, member.client_id, member.client_host, reason)
+    return RebalanceCause(cause, member.member_id, member.client_id, member.client_host, reason)
 
 
 def event(kind: type[E], group: AnyGroup, now_ms: int, **fields: Any) -> E:

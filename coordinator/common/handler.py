@@ -1,4 +1,4 @@
-"""A row of the table `handlers.KINDS`: all data that the shard needs for one kind of request.
+"""A row of the table `handlers.HANDLERS`: all data that the shard needs for one kind of request.
 
 A request passes the following steps in this order. The first failure answers it.
 
@@ -41,7 +41,7 @@ OwnCheck = Callable[[Any, Config], ErrorCode]
 GroupCheck = Callable[[Any, Any, Config], ErrorCode]
 """A check of a group of either protocol."""
 
-TOO_MUCH_ASKED = "recent requests have used up the allowance for large responses; retry in some seconds"
+ALLOWANCE_USED_UP = "recent requests have used up the allowance for large responses; retry in some seconds"
 
 
 class Subject(Enum):
@@ -51,9 +51,9 @@ class Subject(Enum):
     GROUPS = auto()  # all groups of a shard: for each one its id, its protocol type and its phase
     TRANSACTIONS = auto()  # the groups with pending commits that have ended: `transactions.Settling`
     HEARTBEATS = auto()  # the codes of the responses to the heartbeats of one record, in its order
-    RULES = auto()  # the access rules of a shard: `authorizer.KeptRules`
-    POLICIES = auto()  # the policies of a shard: `policies.store.KeptPolicies`
-    MOVES = auto()  # the moves of a shard, for a request about one name: `moves.custody.KeptMoves`
+    RULES = auto()  # the access rules of a shard: `authorizer.AclStore`
+    POLICIES = auto()  # the policies of a shard: `policies.store.PolicyStore`
+    MOVES = auto()  # the moves of a shard, for a request about one name: `moves.custody.MoveStore`
     SLOTS = auto()  # the same, for a request about slots
 
 
@@ -118,7 +118,7 @@ def unless(is_exempt: Callable[[Any, Any], bool], *checks: GroupCheck) -> tuple[
     return tuple(map(with_exception, checks))
 
 
-class Kind(Struct, frozen=True):
+class RequestSpec(Struct, frozen=True):
     """One row of the table.
 
     Args:
@@ -131,9 +131,9 @@ class Kind(Struct, frozen=True):
         needs_signature: Whether the record must be signed, if access rules are in use: only gateways and administrators
             know the data that it needs.
         limited: Returns the part of a request that the client may send, or the topics that refuse the whole request.
-            `(guard, request)`; None if the client may send the whole request.
-        visible: Returns the part of an answer that the client may see. `(guard, request, answer)`; None if the client
-            may see the whole answer.
+            `(authorizer, request)`; None if the client may send the whole request.
+        visible: Returns the part of an answer that the client may see. `(authorizer, request, answer)`; None if the
+            client may see the whole answer.
         needs_group_id: Whether the group id must not be empty.
         on_its_own: Checks that need no group.
         absent: The error if the group does not exist; None if the handler answers in this case too.
@@ -191,7 +191,7 @@ class Kind(Struct, frozen=True):
     def refuse_costly(self, subject: Any, request: Request, allowance: Allowance, now_ms: int) -> Reply | None:
         """Return the refusal of a request if its response is costly and the allowance is used up; None otherwise."""
         if self.is_costly(subject, request) and allowance.left_at(now_ms) <= 0:
-            return self.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, TOO_MUCH_ASKED)
+            return self.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ALLOWANCE_USED_UP)
         return None
 
     def refuse(self, request: Request, error: ErrorCode, why: str | None = None) -> Reply:

@@ -26,7 +26,7 @@ from msgspec import structs
 
 from coordinator.base.context import Context
 from coordinator.common.events import event
-from coordinator.common.offsets import drop, publish_offset
+from coordinator.common.offsets import publish_offset, remove_offsets
 from coordinator.messages.events import OffsetsDropped
 from coordinator.messages.fields import NO_TOPIC
 from coordinator.messages.outputs import Output
@@ -41,43 +41,43 @@ def report(group: AnyGroup | None, request: OffsetTopics, context: Context) -> I
     A report that comes again changes nothing, nor does one about a group that does not exist.
     """
     dropped = bound = 0
-    for told in request.topics if group else ():
+    for reported in request.topics if group else ():
         assert group is not None, "only a group has offsets"
-        partitions = _partitions(group, told)
-        if told.topic_id is None:
+        partitions = _partitions(group, reported)
+        if reported.topic_id is None:
             bound += len(partitions)
-            yield from _bind(group, told, partitions)
-        elif partitions and told.topic_id != told.current_id:
+            yield from _bind(group, reported, partitions)
+        elif partitions and reported.topic_id != reported.current_id:
             dropped += len(partitions)
-            yield from _drop(group, told, partitions, context.now_ms)
+            yield from _remove(group, reported, partitions, context.now_ms)
     yield Reply(request.reply_to, OffsetTopicsAnswer(request_id=request.request_id, dropped=dropped, bound=bound))
 
 
-def _partitions(group: AnyGroup, told: OffsetTopic) -> list[int]:
+def _partitions(group: AnyGroup, reported: OffsetTopic) -> list[int]:
     """Return the partitions whose offsets a report is about."""
     return [
         partition
-        for partition, offset in group.offsets.get(told.topic, {}).items()
-        if offset.topic_id == told.topic_id and offset.commit_timestamp_ms <= told.committed_ms
+        for partition, offset in group.offsets.get(reported.topic, {}).items()
+        if offset.topic_id == reported.topic_id and offset.commit_timestamp_ms <= reported.committed_ms
     ]
 
 
-def _bind(group: AnyGroup, told: OffsetTopic, partitions: list[int]) -> Iterator[Output]:
+def _bind(group: AnyGroup, reported: OffsetTopic, partitions: list[int]) -> Iterator[Output]:
     for partition in partitions:
-        offset = structs.replace(group.offsets[told.topic][partition], topic_id=told.current_id or NO_TOPIC)
-        group.keep_offset(told.topic, partition, offset)
-        yield publish_offset(group, told.topic, partition, offset)
+        offset = structs.replace(group.offsets[reported.topic][partition], topic_id=reported.current_id or NO_TOPIC)
+        group.store_offset(reported.topic, partition, offset)
+        yield publish_offset(group, reported.topic, partition, offset)
 
 
-def _drop(group: AnyGroup, told: OffsetTopic, partitions: list[int], now_ms: int) -> Iterator[Output]:
-    places = [(told.topic, partition) for partition in partitions]
-    yield from drop(group, places, now_ms)
+def _remove(group: AnyGroup, reported: OffsetTopic, partitions: list[int], now_ms: int) -> Iterator[Output]:
+    places = [(reported.topic, partition) for partition in partitions]
+    yield from remove_offsets(group, places, now_ms)
     yield event(
         OffsetsDropped,
         group,
         now_ms,
-        topic_id=told.topic_id,
-        current_id=told.current_id,
+        topic_id=reported.topic_id,
+        current_id=reported.current_id,
         partitions=tuple(places),
     )
-    group.look_at_offsets(now_ms)
+    group.schedule_offset_expiry(now_ms)

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from coordinator.base.config import Config
 from coordinator.base.context import Context
 from coordinator.base.errors import ErrorCode
-from coordinator.base.limits import NEVER_MS, PLACE_END
+from coordinator.base.limits import NEVER_MS, RECORD_OFFSET_END
 from coordinator.base.states import Phase
 from coordinator.common.events import event
 from coordinator.messages.events import CommitRejected, GroupDeleted, OffsetsDeleted, OffsetsExpired
@@ -53,8 +53,8 @@ def commit(group: Group, request: OffsetCommit, context: Context) -> Iterator[Ou
 
     A commit of a member renews its session. Replies with: as `store`.
     """
-    if session := group.vitals.sessions.get(request.member_id):
-        group.vitals.renew(session, context.now_ms)
+    if session := group.hot_state.sessions.get(request.member_id):
+        group.hot_state.renew(session, context.now_ms)
     yield from store(group, request, context)
 
 
@@ -68,48 +68,48 @@ def store(group: AnyGroup, request: OffsetCommit, context: Context) -> Iterator[
     """
     now_ms, config = context.now_ms, context.config
     ended = []
-    for asked in request.offsets:
-        error = error_of(group, asked, config)
+    for entry in request.offsets:
+        error = error_of(group, entry, config)
         if error is ErrorCode.NONE:
-            yield _store(group, request, asked, now_ms, config)
-        ended.append(CommittedPartition(asked.topic, asked.partition, error.name, error.number))
+            yield _store(group, request, entry, now_ms, config)
+        ended.append(CommittedPartition(entry.topic, entry.partition, error.name, error.number))
     yield Reply(request.reply_to, OffsetCommitAnswer(request_id=request.request_id, partitions=tuple(ended)))
 
 
-def error_of(group: AnyGroup, asked: OffsetToCommit, config: Config, others: int = 0) -> ErrorCode:
+def error_of(group: AnyGroup, entry: OffsetToCommit, config: Config, others: int = 0) -> ErrorCode:
     """Return the error of the commit of one partition; NONE if its offset may be stored.
 
     Args:
         others: The number of other new partitions that are stored with it.
     """
-    if not has_short_metadata(asked, config):
+    if not has_short_metadata(entry, config):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    if group.has_offset(asked.topic, asked.partition):
+    if group.has_offset(entry.topic, entry.partition):
         return ErrorCode.NONE
     return group.refusal_of_offsets(others + 1)
 
 
-def has_short_metadata(asked: OffsetToCommit, config: Config) -> bool:
+def has_short_metadata(entry: OffsetToCommit, config: Config) -> bool:
     """Return whether the metadata of an offset may be stored. It is measured as Java does: in UTF-16 units."""
-    return _utf16_length(asked.metadata or "") <= config.offset_metadata_max_bytes
+    return _utf16_length(entry.metadata or "") <= config.offset_metadata_max_bytes
 
 
-def store_offset(group: AnyGroup, topic: str, partition: int, offset: Offset, before: int = PLACE_END) -> None:
+def store_offset(group: AnyGroup, topic: str, partition: int, offset: Offset, before: int = RECORD_OFFSET_END) -> None:
     """Store an offset. It replaces the pending offsets of the partition too.
 
     Args:
         before: Only those of commits with a place before it.
     """
-    group.keep_offset(topic, partition, offset)
+    group.store_offset(topic, partition, offset)
     group.replace_pending(topic, partition, before)
 
 
-def _store(group: AnyGroup, request: OffsetCommit, asked: OffsetToCommit, now_ms: int, config: Config) -> Published:
-    expire_ms = None if asked.retention_ms < 0 else min(now_ms + asked.retention_ms, NEVER_MS)
-    offset = Offset(asked.offset, asked.leader_epoch, asked.metadata or "", now_ms, expire_ms, asked.topic_id)
-    store_offset(group, asked.topic, asked.partition, offset)
-    group.look_at_offsets(max(now_ms, expiry_ms(group, asked.topic, offset, config)))
-    return publish_offset(group, asked.topic, asked.partition, offset, request.generation_id, request.member_id)
+def _store(group: AnyGroup, request: OffsetCommit, entry: OffsetToCommit, now_ms: int, config: Config) -> Published:
+    expire_ms = None if entry.retention_ms < 0 else min(now_ms + entry.retention_ms, NEVER_MS)
+    offset = Offset(entry.offset, entry.leader_epoch, entry.metadata or "", now_ms, expire_ms, entry.topic_id)
+    store_offset(group, entry.topic, entry.partition, offset)
+    group.schedule_offset_expiry(max(now_ms, expiry_ms(group, entry.topic, offset, config)))
+    return publish_offset(group, entry.topic, entry.partition, offset, request.generation_id, request.member_id)
 
 
 def publish_offset(
@@ -134,7 +134,7 @@ def publish_offset(
     return Published(group.group_id, ("offset", group.group_id, topic, partition), record, version)
 
 
-def note_rejection(group: AnyGroup, request: OffsetCommit, error: ErrorCode, context: Context) -> Iterator[Output]:
+def record_rejection(group: AnyGroup, request: OffsetCommit, error: ErrorCode, context: Context) -> Iterator[Output]:
     """Yield the event of a commit that fails a check."""
     yield event(
         CommitRejected,
@@ -232,24 +232,24 @@ def _stable_offsets(group: AnyGroup) -> Iterable[tuple[str, int, Offset]]:
 def offsets_due(group: AnyGroup, now_ms: int, config: Config) -> Iterator[Output]:
     """Delete the expired offsets. Delete an Empty group if its last offset expires, or after its retention time."""
     expired = [(t, p) for t, p, o in _stable_offsets(group) if expiry_ms(group, t, o, config) <= now_ms]
-    yield from drop(group, expired, now_ms)
+    yield from remove_offsets(group, expired, now_ms)
     if expired:
         yield event(OffsetsExpired, group, now_ms, partitions=tuple(expired))
     is_unused = group.phase is Phase.EMPTY and not group.offsets and not group.pending_commits
     if is_unused and (expired or _is_empty_for_long(group, now_ms, config)):
         yield from _forget(group, "no member and no offset left", now_ms)
     else:
-        group.vitals.offsets_ms = group.vitals.noting(next_expiry_ms(group, config))
+        group.hot_state.offsets_ms = group.hot_state.track_deadline(next_expiry_ms(group, config))
 
 
 def _is_empty_for_long(group: AnyGroup, now_ms: int, config: Config) -> bool:
     return now_ms >= group.since_ms + config.empty_group_retention_ms
 
 
-def drop(group: AnyGroup, places: list[tuple[str, int]], now_ms: int) -> Iterator[Output]:
+def remove_offsets(group: AnyGroup, places: list[tuple[str, int]], now_ms: int) -> Iterator[Output]:
     """Remove committed offsets, and yield their tombstones."""
     for topic, partition in places:
-        group.forget_offset(topic, partition)
+        group.remove_offset(topic, partition)
         key = ("offset", group.group_id, topic, partition)
         yield Published(group.group_id, key, None, group.next_version(), now_ms)
 
@@ -277,17 +277,17 @@ def delete(group: AnyGroup, request: OffsetDelete, context: Context) -> Iterator
             group.replace_pending(topic, partition)
         if error is ErrorCode.NONE and partition in group.offsets.get(topic, {}):
             gone.append((topic, partition))
-            yield from drop(group, [(topic, partition)], now_ms)
+            yield from remove_offsets(group, [(topic, partition)], now_ms)
         ended.append(DeletedPartition(topic, partition, error.name, error.number))
     if gone:
         yield event(OffsetsDeleted, group, now_ms, partitions=tuple(gone))
-        group.look_at_offsets(now_ms)
+        group.schedule_offset_expiry(now_ms)
     yield Reply(request.reply_to, OffsetDeleteAnswer(request_id=request.request_id, partitions=tuple(ended)))
 
 
 def delete_group(group: AnyGroup, request: DeleteGroup, context: Context) -> Iterator[Output]:
     """Delete a group without members, and its offsets."""
     now_ms = context.now_ms
-    yield from drop(group, [(topic, partition) for topic, partition, _ in group.all_offsets()], now_ms)
+    yield from remove_offsets(group, [(topic, partition) for topic, partition, _ in group.all_offsets()], now_ms)
     yield from _forget(group, "deleted on request", now_ms)
     yield Reply(request.reply_to, DeleteGroupAnswer(request_id=request.request_id))

@@ -1,10 +1,11 @@
 """The times at which time alone changes a group, and the order in which that happens; for groups of both protocols.
 
-Deadlines are derived from the group's vitals and are not stored beside them. An output of a deadline carries the time
-of the deadline, not the time at which the deadline was noticed. If a deadline is noticed very late, the coordinator was
-unavailable and no member is to blame: the same wait starts once more (KIP-62's sessions promise a member its timeout;
-Kafka's coordinator renews them on load). The same holds for a wait that began before the coordinator was available
-again, though its deadline is noticed in time: for a part of the wait the member could not reach the coordinator.
+Deadlines are derived from the group's hot state and are not stored beside them. An output of a deadline carries the
+time of the deadline, not the time at which the deadline was noticed. If a deadline is noticed very late, the
+coordinator was unavailable and no member is to blame: the same wait starts once more (KIP-62's sessions promise a
+member its timeout; Kafka's coordinator renews them on load). The same holds for a wait that began before the
+coordinator was available again, though its deadline is noticed in time: for a part of the wait the member could not
+reach the coordinator.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ class Deadline(Struct, frozen=True, order=True):
 
     at_ms: int
     kind: IntEnum
-    place: int = 0
+    order: int = 0
     member_id: str = ""
 
 
@@ -55,22 +56,22 @@ class Timers(Struct, Generic[G], frozen=True):
         Args:
             noticed_ms: The coordinator's current time, which may be much later than `until_ms`.
         """
-        vitals = group.vitals
-        while vitals.earliest_ms <= until_ms:
+        hot_state = group.hot_state
+        while hot_state.earliest_ms <= until_ms:
             queue = sorted(d for d in self.deadlines(group) if d.at_ms <= until_ms)
-            vitals.earliest_ms = NEVER_MS
+            hot_state.earliest_ms = NEVER_MS
             for due in queue:
-                if vitals.earliest_ms <= due.at_ms:
+                if hot_state.earliest_ms <= due.at_ms:
                     break  # a new deadline may come first: start again
                 if due.at_ms != self.armed_ms(group, due):
                     continue  # an earlier deadline has settled or moved this one
-                vitals.now_ms = max(vitals.now_ms, due.at_ms)
-                back_ms = noticed_ms if noticed_ms - due.at_ms > config.late_notice_ms else vitals.back_ms
+                hot_state.now_ms = max(hot_state.now_ms, due.at_ms)
+                back_ms = noticed_ms if noticed_ms - due.at_ms > config.late_notice_ms else hot_state.back_ms
                 if not (back_ms and self.wait_once_more(group, due, back_ms)):
                     yield from self.fire(group, due, config)
                 assert group.phase is Phase.DEAD or due.at_ms != self.armed_ms(group, due), f"{due} did not clear"
                 if self.is_over(group, config):
-                    vitals.earliest_ms = until_ms
+                    hot_state.earliest_ms = until_ms
                     return
             else:
-                vitals.earliest_ms = min(d.at_ms for d in self.deadlines(group))
+                hot_state.earliest_ms = min(d.at_ms for d in self.deadlines(group))

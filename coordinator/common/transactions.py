@@ -34,7 +34,7 @@ from msgspec import Struct, structs
 from coordinator.base.config import Config
 from coordinator.base.context import Context
 from coordinator.base.errors import ErrorCode
-from coordinator.base.limits import PENDING_OFFSETS_MAX, PLACE_END, SETTLED_BYTES_MAX
+from coordinator.base.limits import PENDING_OFFSETS_MAX, RECORD_OFFSET_END, SETTLED_BYTES_MAX
 from coordinator.base.settled import Settled
 from coordinator.base.states import Phase
 from coordinator.common.offsets import error_of, publish_offset, store_offset
@@ -53,7 +53,7 @@ class Ending(NamedTuple):
     """
 
     end: int
-    place: int
+    record_offset: int
     producer_id: int
     is_committed: bool
     group: AnyGroup
@@ -80,13 +80,13 @@ class Settling(Struct):
             ended[each.producer_id].append(each)
         found = []
         for group in self.groups:
-            for place, commit in group.pending_commits.items():
+            for record_offset, commit in group.pending_commits.items():
                 producer_id = commit.producer_id
-                if place >= min(report.settled_before, still.get(producer_id, PLACE_END)):
+                if record_offset >= min(report.settled_before, still.get(producer_id, RECORD_OFFSET_END)):
                     continue
-                its = next((each for each in ended[producer_id] if each.first <= place <= each.end), None)
-                end, is_committed = (place, False) if its is None else (its.end, its.is_committed)
-                found.append(Ending(end, place, producer_id, is_committed, group))
+                its = next((each for each in ended[producer_id] if each.first <= record_offset <= each.end), None)
+                end, is_committed = (record_offset, False) if its is None else (its.end, its.is_committed)
+                found.append(Ending(end, record_offset, producer_id, is_committed, group))
         return sorted(found, key=itemgetter(0, 1))
 
     def reach(self, report: SettleTransactions, left: Ending | None) -> None:
@@ -97,18 +97,18 @@ class Settling(Struct):
         began = {each.producer_id: each.first for each in report.ended if each.first < reached <= each.end}
         began |= {each.producer_id: each.first for each in report.open if each.first < reached}
         if left is not None:
-            began[left.producer_id] = left.place
+            began[left.producer_id] = left.record_offset
         handled = self.settled.open
         self.settled.open = {each: max(first, handled.get(each, 0)) for each, first in began.items()}
         self.settled.before = reached
 
-    def drop_all(self) -> int:
+    def remove_all(self) -> int:
         """Drop all pending commits. Return their number."""
         dropped = 0
         for group in self.groups:
             dropped += len(group.pending_commits)
-            for place in list(group.pending_commits):
-                group.drop_pending(place)
+            for record_offset in list(group.pending_commits):
+                group.remove_pending(record_offset)
         return dropped
 
 
@@ -158,21 +158,21 @@ def commit(group: AnyGroup, request: TxnOffsetCommit, context: Context) -> Itera
     """
     pending: dict[str, dict[int, Offset | None]] = {}
     ended, new = [], set[tuple[str, int]]()
-    for asked in request.offsets:
-        error = error_of(group, asked, context.config, others=len(new))
+    for entry in request.offsets:
+        error = error_of(group, entry, context.config, others=len(new))
         if error is ErrorCode.NONE:
-            if not group.has_offset(asked.topic, asked.partition):
-                new.add((asked.topic, asked.partition))
+            if not group.has_offset(entry.topic, entry.partition):
+                new.add((entry.topic, entry.partition))
             offset = Offset(
-                asked.offset, asked.leader_epoch, asked.metadata or "", context.now_ms, None, asked.topic_id
+                entry.offset, entry.leader_epoch, entry.metadata or "", context.now_ms, None, entry.topic_id
             )
-            pending.setdefault(asked.topic, {})[asked.partition] = offset
-        ended.append(CommittedPartition(asked.topic, asked.partition, error.name, error.number))
+            pending.setdefault(entry.topic, {})[entry.partition] = offset
+        ended.append(CommittedPartition(entry.topic, entry.partition, error.name, error.number))
     if pending and request.place not in group.pending_commits:
         kept = PendingCommit(
             request.producer_id, request.producer_epoch, request.generation_id, request.member_id, pending
         )
-        group.keep_pending(request.place, kept)
+        group.store_pending(request.place, kept)
         if not context.settled.topic_id:
             context.settled.begin(request.topic_id)
     yield Reply(request.reply_to, TxnOffsetCommitAnswer(request_id=request.request_id, partitions=tuple(ended)))
@@ -188,7 +188,7 @@ def settle(settling: Settling, request: SettleTransactions, context: Context) ->
     stored = dropped = spent_bytes = 0
     settled = settling.settled
     if settled.is_other(request.topic_id) and request.replaces == settled.topic_id:
-        dropped = settling.drop_all()
+        dropped = settling.remove_all()
         settled.begin(request.topic_id)
     elif not settled.topic_id:
         settled.begin(request.topic_id)
@@ -198,18 +198,18 @@ def settle(settling: Settling, request: SettleTransactions, context: Context) ->
             if spent_bytes > SETTLED_BYTES_MAX:
                 left = ending
                 break
-            pending = ending.group.drop_pending(ending.place)
+            pending = ending.group.remove_pending(ending.record_offset)
             assert pending is not None, "the places of a report were just read"
             if ending.is_committed:
                 stored += 1
-                for output in _store(ending.group, ending.place, pending):
+                for output in _store(ending.group, ending.record_offset, pending):
                     spent_bytes += size_of(output)
                     yield output
             else:
                 dropped += 1
         settling.reach(request, left)
     for group in settling.groups:
-        group.look_at_offsets(group.vitals.now_ms)
+        group.schedule_offset_expiry(group.hot_state.now_ms)
     answer = SettleTransactionsAnswer(
         request_id=request.request_id,
         committed=stored,
@@ -220,7 +220,7 @@ def settle(settling: Settling, request: SettleTransactions, context: Context) ->
     yield Reply(request.reply_to, answer)
 
 
-def _store(group: AnyGroup, place: int, pending: PendingCommit) -> Iterator[Output]:
+def _store(group: AnyGroup, record_offset: int, pending: PendingCommit) -> Iterator[Output]:
     """Store the offsets of one committed transaction, in place of earlier ones, which may be pending still.
 
     They are committed now: the times of a partition's records must not go back, and the requests of two transactions
@@ -229,6 +229,6 @@ def _store(group: AnyGroup, place: int, pending: PendingCommit) -> Iterator[Outp
     for topic, partitions in pending.offsets.items():
         for partition, offset in partitions.items():
             if offset is not None:
-                committed = structs.replace(offset, commit_timestamp_ms=group.vitals.now_ms)
-                store_offset(group, topic, partition, committed, before=place)
+                committed = structs.replace(offset, commit_timestamp_ms=group.hot_state.now_ms)
+                store_offset(group, topic, partition, committed, before=record_offset)
                 yield publish_offset(group, topic, partition, committed, pending.generation_id, pending.member_id)

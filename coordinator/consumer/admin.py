@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from coordinator.base.config import Config
 from coordinator.base.context import Context
 from coordinator.base.errors import ErrorCode
-from coordinator.common.events import Blame, blame, member_event
+from coordinator.common.events import RebalanceCause, member_cause, member_event
 from coordinator.consumer.epochs import after_removal, raise_epoch
-from coordinator.consumer.leave import drop
+from coordinator.consumer.leave import expel_member
 from coordinator.messages.events import MemberLeft
 from coordinator.messages.outputs import Output
 from coordinator.messages.requests import DescribeGroup, ExpelMember, LeaveGroup, Leaving, RebalanceGroup
@@ -22,7 +22,7 @@ from coordinator.messages.responses import (
     RebalanceGroupAnswer,
     Reply,
 )
-from coordinator.policies.instability import End, note_end
+from coordinator.policies.instability import End, record_end
 from coordinator.state.consumer_group import ConsumerGroup
 
 
@@ -47,37 +47,37 @@ def leave(group: ConsumerGroup, request: LeaveGroup, context: Context) -> Iterat
         UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: as `names_a_member`.
     """
     left: list[LeftMember] = []
-    behind: Blame | None = None
+    cause: RebalanceCause | None = None
     for entry in request.members:
         error = names_a_member(group, entry)
         if error is ErrorCode.NONE:
             member = group.members[group.holder_of(entry.group_instance_id) or entry.member_id]
-            behind = behind or blame(member, "member_left", entry.reason)
-            note_end(group, member, End.LEFT, context.now_ms, context.config)
+            cause = cause or member_cause(member, "member_left", entry.reason)
+            record_end(group, member, End.LEFT, context.now_ms, context.config)
             group.remove(member)
             yield member_event(MemberLeft, group, member, context.now_ms, reason=entry.reason)
         left.append(LeftMember(entry.member_id, entry.group_instance_id, error.name, error.number))
-    if behind is not None:
-        yield from after_removal(group, behind, context.now_ms, context.config)
+    if cause is not None:
+        yield from after_removal(group, cause, context.now_ms, context.config)
     yield Reply(request.reply_to, LeaveGroupAnswer(request_id=request.request_id, members=tuple(left)))
 
 
 def expel(group: ConsumerGroup, request: ExpelMember, context: Context) -> Iterator[Output]:
     """Remove a member at an operator's request."""
     member = group.members[group.holder_of(request.group_instance_id) or request.member_id]
-    yield from drop(group, member, "expelled", context.now_ms, context.config, reason=request.reason)
-    behind = Blame("operator", member.member_id, request.client_id, request.client_host, request.reason)
-    yield from after_removal(group, behind, context.now_ms, context.config)
+    yield from expel_member(group, member, "expelled", context.now_ms, context.config, reason=request.reason)
+    cause = RebalanceCause("operator", member.member_id, request.client_id, request.client_host, request.reason)
+    yield from after_removal(group, cause, context.now_ms, context.config)
     yield Reply(request.reply_to, ExpelMemberAnswer(request_id=request.request_id, member_id=member.member_id))
 
 
 def rebalance(group: ConsumerGroup, request: RebalanceGroup, context: Context) -> Iterator[Output]:
     """Raise the group epoch at an operator's request, so that a new target assignment is computed."""
     if group.members:
-        behind = Blame("operator", "", request.client_id, request.client_host, request.reason)
-        yield from raise_epoch(group, behind, context.now_ms, context.config)
+        cause = RebalanceCause("operator", "", request.client_id, request.client_host, request.reason)
+        yield from raise_epoch(group, cause, context.now_ms, context.config)
     answer = RebalanceGroupAnswer(
-        request_id=request.request_id, state=group.state, generation_id=group.vitals.group_epoch
+        request_id=request.request_id, state=group.state, generation_id=group.hot_state.group_epoch
     )
     yield Reply(request.reply_to, answer)
 

@@ -51,13 +51,13 @@ def names_itself(request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def names_no_empty_place(request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
+def check_ids_not_blank(request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
     """INVALID_REQUEST: the instance id or the rack is given and empty."""
     places = request.group_instance_id, request.rack_id
     return ErrorCode.INVALID_REQUEST if any(p is not None and is_blank(p) for p in places) else ErrorCode.NONE
 
 
-def says_all_if_it_joins(request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
+def check_join_complete(request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
     """INVALID_REQUEST: a join has no rebalance timeout, has owned partitions, or has no subscription."""
     if request.member_epoch != JOIN_EPOCH:
         return ErrorCode.NONE
@@ -92,8 +92,8 @@ def is_of_a_newcomer(request: ConsumerGroupHeartbeat) -> bool:
 
 OWN_CHECKS = (
     names_itself,
-    names_no_empty_place,
-    says_all_if_it_joins,
+    check_ids_not_blank,
+    check_join_complete,
     owns_few_partitions,
     has_a_known_epoch,
     names_a_known_assignor,
@@ -107,7 +107,7 @@ def has_room(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: Conf
 
     A process that replaces a static member adds no member, as in Kafka from 4.4 on.
     """
-    is_known = request.member_id in group.members or request.group_instance_id in group.vitals.instances
+    is_known = request.member_id in group.members or request.group_instance_id in group.hot_state.instances
     is_refused = request.member_epoch >= JOIN_EPOCH and not is_known
     is_full = len(group.members) >= config.group_consumer_max_size
     return ErrorCode.GROUP_MAX_SIZE_REACHED if is_full and is_refused else ErrorCode.NONE
@@ -147,9 +147,9 @@ def has_room_for_its_resolution(group: ConsumerGroup, request: ConsumerGroupHear
     return ErrorCode.NONE if fits else ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def tells_of_few_matches(group: ConsumerGroup, request: GroupTopics, config: Config) -> ErrorCode:
+def check_pattern_size(group: ConsumerGroup, request: GroupTopics, config: Config) -> ErrorCode:
     """INVALID_REQUEST: the topics of all patterns would be too long together."""
-    resolved = {each.regex: each.topics for each in request.regexes if topics.is_told_by_member(group, each)}
+    resolved = {each.regex: each.topics for each in request.regexes if topics.is_reported_by_member(group, each)}
     fits = has_room_for_resolutions(group, resolved)
     return ErrorCode.NONE if fits else ErrorCode.INVALID_REQUEST
 
@@ -167,9 +167,9 @@ def tells_of_few_partitions(
     """INVALID_REQUEST: with these topics, the group would have more partitions than a target assignment may have."""
     if not request.topics:
         return ErrorCode.NONE
-    told = topics.told(group, request.topics, is_authoritative=isinstance(request, GroupTopics))
+    reported = topics.reported_topics(group, request.topics, is_authoritative=isinstance(request, GroupTopics))
     before = sum(topic.partitions for topic in group.topics.values())
-    after = sum(topic.partitions for topic in (group.topics | told).values())
+    after = sum(topic.partitions for topic in (group.topics | reported).values())
     fits = after <= max(before, PLANNED_PARTITIONS_MAX)
     return ErrorCode.NONE if fits else ErrorCode.INVALID_REQUEST
 
@@ -183,20 +183,20 @@ def is_a_member(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: C
         return ErrorCode.NONE
     if request.group_instance_id is None:
         return ErrorCode.NONE if request.member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
-    holder = group.vitals.instances.get(request.group_instance_id)
+    holder = group.hot_state.instances.get(request.group_instance_id)
     if holder is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     return ErrorCode.NONE if holder == request.member_id else ErrorCode.FENCED_INSTANCE_ID
 
 
-def takes_no_ones_place(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
+def check_instance_id_released(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
     """UNRELEASED_INSTANCE_ID: a member that has not gone away has the instance id of the join.
 
     The sender may be that member.
     """
     if request.member_epoch != JOIN_EPOCH or request.group_instance_id is None:
         return ErrorCode.NONE
-    holder = group.vitals.instances.get(request.group_instance_id)
+    holder = group.hot_state.instances.get(request.group_instance_id)
     is_taken = holder is not None and group.members[holder].classic is None and group.epoch_of(holder) != AWAY_EPOCH
     return ErrorCode.UNRELEASED_INSTANCE_ID if is_taken else ErrorCode.NONE
 
@@ -251,7 +251,7 @@ GROUP_CHECKS: tuple[GroupCheck, ...] = (
     has_room_for_its_resolution,
     tells_of_few_partitions,
     is_a_member,
-    takes_no_ones_place,
+    check_instance_id_released,
     has_an_accepted_epoch,
     has_a_pattern_that_is_taken,
 )

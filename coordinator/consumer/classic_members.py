@@ -19,7 +19,7 @@ from coordinator.base.context import Context
 from coordinator.base.errors import ErrorCode
 from coordinator.base.hashing import member_suffix
 from coordinator.base.limits import GROUP_PROTOCOLS_BYTES_MAX, NEVER_MS
-from coordinator.common.events import blame, member_event
+from coordinator.common.events import member_cause, member_event
 from coordinator.common.handler import unless
 from coordinator.common.refusals import refusal
 from coordinator.consumer import quarantine, target_assignment, topics
@@ -32,9 +32,9 @@ from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.outputs import Output
 from coordinator.messages.requests import JoinGroup, SyncGroup
 from coordinator.messages.responses import HeartbeatAnswer, JoinGroupAnswer, Reply, SyncGroupAnswer
-from coordinator.policies.instability import note_join
+from coordinator.policies.instability import record_join
 from coordinator.state.consumer_group import ConsumerGroup
-from coordinator.state.consumer_member import Classic, ConsumerMember, MemberState, Pulse, subscription_bytes
+from coordinator.state.consumer_member import Classic, ConsumerMember, MemberSession, MemberState, subscription_bytes
 from coordinator.state.group import Session
 
 UPGRADES, DOWNGRADES = ("bidirectional", "upgrade"), ("bidirectional", "downgrade")
@@ -85,7 +85,7 @@ def is_known_if_static(group: ConsumerGroup, request: JoinGroup, config: Config)
     """
     if request.group_instance_id is None or not request.member_id:
         return ErrorCode.NONE
-    holder = group.vitals.instances.get(request.group_instance_id)
+    holder = group.hot_state.instances.get(request.group_instance_id)
     if holder is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     return ErrorCode.NONE if holder == request.member_id else ErrorCode.FENCED_INSTANCE_ID
@@ -121,7 +121,7 @@ def is_a_classic_member(group: ConsumerGroup, request: SyncGroup | Heartbeat, co
     FENCED_INSTANCE_ID: another member has the instance id.
     """
     if request.group_instance_id is not None:
-        holder = group.vitals.instances.get(request.group_instance_id)
+        holder = group.hot_state.instances.get(request.group_instance_id)
         if holder is not None and holder != request.member_id:
             return ErrorCode.FENCED_INSTANCE_ID
         if holder is None:
@@ -176,18 +176,20 @@ def join(group: ConsumerGroup, request: JoinGroup, context: Context) -> Iterator
     member, arrival = _enter(group, request, context)
     if arrival is not None:
         yield arrival
-    cause, has_changed, has_learned = _take(group, member, request, subscription)
+    cause, has_changed, has_learned = _handle(group, member, request, subscription)
     if isinstance(arrival, MemberJoined):
-        yield from quarantine.hide(group, member, now_ms, config)
+        yield from quarantine.quarantine(group, member, now_ms, config)
         cause = _cause_of_arrival(group, member, cause, has_learned=has_learned)
     if cause is not None:
-        yield from raise_epoch(group, blame(member, cause, request.reason), now_ms, config)
-    is_left_to_its_leader = must_downgrade(group, config) and group.vitals.assignment_epoch < group.vitals.group_epoch
+        yield from raise_epoch(group, member_cause(member, cause, request.reason), now_ms, config)
+    is_left_to_its_leader = (
+        must_downgrade(group, config) and group.hot_state.assignment_epoch < group.hot_state.group_epoch
+    )
     if not is_left_to_its_leader:
         if target_assignment.is_due(group, now_ms, config):
             yield from target_assignment.make_plan(group, now_ms, config)
         reconcile(group, member, _owned(group, subscription.owned), has_changed=has_changed)
-    is_given_some = any(after == member.member_id for *_, after in group.news.handovers)
+    is_given_some = any(after == member.member_id for *_, after in group.pending_changes.handovers)
     if is_given_some and not isinstance(arrival, MemberFenced):  # such a member has a new token, which the event names
         member.fencing_token = group.next_token(now_ms, config.fencing_token_floor)
     _await_sync(group, member, now_ms)
@@ -210,18 +212,18 @@ def _cause_of_arrival(
         cause: The cause that its join would be of a member that is known.
         has_learned: The join brought a fact about topics.
     """
-    if member.member_id in group.seats.hidden:
+    if member.member_id in group.policy_state.quarantined:
         return "topics_changed" if has_learned else None
     return "member_joined" if cause is not None else None
 
 
 def _await_sync(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
     """Renew the session of a member that has joined, and begin to wait for its sync."""
-    vitals = group.vitals
-    vitals.renew(vitals.sessions[member.member_id], now_ms)
-    vitals.revocations.pop(member.member_id, None)
-    vitals.joins.pop(member.member_id, None)
-    vitals.syncs[member.member_id] = _wait(group, member, now_ms)
+    hot_state = group.hot_state
+    hot_state.renew(hot_state.sessions[member.member_id], now_ms)
+    hot_state.revocations.pop(member.member_id, None)
+    hot_state.joins.pop(member.member_id, None)
+    hot_state.syncs[member.member_id] = _wait(group, member, now_ms)
 
 
 def _enter(
@@ -235,11 +237,11 @@ def _enter(
     holder = group.holder_of(request.group_instance_id)
     member_id = request.member_id or _new_id(request, context)
     known = group.members.get(member_id)
-    pulse = Pulse(NEVER_MS, request.session_timeout_ms, is_classic=True)
+    session = MemberSession(NEVER_MS, request.session_timeout_ms, is_classic=True)
     if known is not None:
         group.set_classic(known, classic)
-        group.vitals.sessions[known.member_id].timeout_ms = request.session_timeout_ms
-        group.vitals.sessions[known.member_id].is_classic = True
+        group.hot_state.sessions[known.member_id].timeout_ms = request.session_timeout_ms
+        group.hot_state.sessions[known.member_id].is_classic = True
         return known, None
     if holder is None:
         member = ConsumerMember(
@@ -250,18 +252,23 @@ def _enter(
             reply_to=request.reply_to,
             classic=classic,
         )
-        group.add(member, pulse)
-        note_join(group, member_id, context.now_ms, context.config)
+        group.add(member, session)
+        record_join(group, member_id, context.now_ms, context.config)
         return member, member_event(MemberJoined, group, member, context.now_ms, reason=request.reason)
-    return _take_place(group, group.members[holder], member_id, pulse, request, context)
+    return _replace_away(group, group.members[holder], member_id, session, request, context)
 
 
-def _take_place(
-    group: ConsumerGroup, old: ConsumerMember, member_id: str, pulse: Pulse, request: JoinGroup, context: Context
+def _replace_away(
+    group: ConsumerGroup,
+    old: ConsumerMember,
+    member_id: str,
+    session: MemberSession,
+    request: JoinGroup,
+    context: Context,
 ) -> tuple[ConsumerMember, MemberFenced]:
     """Replace a static member by its new process, which uses the classic protocol."""
     member = structs.replace(old, member_id=member_id, classic=Classic(request.protocols))
-    group.replace(old, member, pulse)
+    group.replace(old, member, session)
     member.fencing_token = group.next_token(context.now_ms, context.config.fencing_token_floor)
     fenced = member_event(
         MemberFenced,
@@ -281,7 +288,7 @@ def _new_id(request: JoinGroup, context: Context) -> str:
     return member_suffix(context.secret, request.group_id, (request.reply_to, request.request_id))
 
 
-def _take(
+def _handle(
     group: ConsumerGroup, member: ConsumerMember, request: JoinGroup, subscription: Subscription
 ) -> tuple[str | None, bool, bool]:
     """Update the member and the group from a join.
@@ -315,7 +322,7 @@ def _owned(group: ConsumerGroup, owned: Mapping[str, object]) -> Owned:
 def _wait(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> Session:
     """Return a wait for the member's rebalance timeout."""
     timeout_ms = max(member.rebalance_timeout_ms, 0)
-    return Session(group.vitals.wait(now_ms, timeout_ms), timeout_ms)
+    return Session(group.hot_state.wait(now_ms, timeout_ms), timeout_ms)
 
 
 # -- syncs and heartbeats ----------------------------------------------------------------------------------------------
@@ -328,13 +335,13 @@ def sync(group: ConsumerGroup, request: SyncGroup, context: Context) -> Iterator
         REBALANCE_IN_PROGRESS: a later target assignment was computed since the member joined.
     """
     member = group.members[request.member_id]
-    is_behind = group.vitals.assignment_epoch > group.epoch_of(member.member_id)
+    is_behind = group.hot_state.assignment_epoch > group.epoch_of(member.member_id)
     if is_behind and member.state is not MemberState.UNREVOKED:
         _expect_join(group, member, context.now_ms)
         yield refusal(SyncGroupAnswer, request, ErrorCode.REBALANCE_IN_PROGRESS)
         return
-    group.vitals.syncs.pop(member.member_id, None)
-    group.vitals.renew(group.vitals.sessions[member.member_id], context.now_ms)
+    group.hot_state.syncs.pop(member.member_id, None)
+    group.hot_state.renew(group.hot_state.sessions[member.member_id], context.now_ms)
     answer = SyncGroupAnswer(
         request_id=request.request_id,
         protocol_type=request.protocol_type,
@@ -360,7 +367,7 @@ def heartbeat(group: ConsumerGroup, request: Heartbeat, context: Context) -> Ite
         REBALANCE_IN_PROGRESS: a join would change something for the member.
     """
     member = group.members[request.member_id]
-    group.vitals.renew(group.vitals.sessions[member.member_id], context.now_ms)
+    group.hot_state.renew(group.hot_state.sessions[member.member_id], context.now_ms)
     if must_join(group, member):
         _expect_join(group, member, context.now_ms)
         yield refusal(HeartbeatAnswer, request, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -370,7 +377,7 @@ def heartbeat(group: ConsumerGroup, request: Heartbeat, context: Context) -> Ite
 
 def must_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Return whether a join would change something for a classic member."""
-    if group.epoch_of(member.member_id) < group.vitals.assignment_epoch or member.state is MemberState.UNREVOKED:
+    if group.epoch_of(member.member_id) < group.hot_state.assignment_epoch or member.state is MemberState.UNREVOKED:
         return True
     return is_waiting_for_free(group, member)
 
@@ -385,5 +392,5 @@ def must_downgrade(group: ConsumerGroup, config: Config) -> bool:
 
 def _expect_join(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
     """Set the join deadline of a member that was answered REBALANCE_IN_PROGRESS, unless it is set already."""
-    if member.member_id not in group.vitals.joins:
-        group.vitals.joins[member.member_id] = _wait(group, member, now_ms)
+    if member.member_id not in group.hot_state.joins:
+        group.hot_state.joins[member.member_id] = _wait(group, member, now_ms)

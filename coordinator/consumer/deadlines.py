@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 
 from coordinator.base.config import Config
-from coordinator.common.events import blame
+from coordinator.common.events import member_cause
 from coordinator.common.offsets import offsets_due
 from coordinator.common.timers import Deadline, Timers
 from coordinator.consumer.classic_members import must_downgrade
-from coordinator.consumer.epochs import after_removal, plan_due, seats_due, wait_once_more
-from coordinator.consumer.leave import drop
-from coordinator.consumer.publish import following, publish
+from coordinator.consumer.epochs import after_removal, plan_due, policies_due, wait_once_more
+from coordinator.consumer.leave import expel_member
+from coordinator.consumer.publish import group_after, publish
 from coordinator.messages.outputs import Output
-from coordinator.state.consumer_group import ConsumerGroup, ConsumerVitals
+from coordinator.state.consumer_group import ConsumerGroup, ConsumerHotState
 from coordinator.state.group import Session
 
 
@@ -27,7 +27,7 @@ class Kind(IntEnum):
     REVOCATION = 1
     JOIN = 2
     SYNC = 3
-    SEATS = 4
+    POLICIES = 4
     PLAN = 5
     OFFSETS = 6
     PUBLISH = 7
@@ -44,51 +44,53 @@ OVERDUE = {
 
 def deadlines(group: ConsumerGroup) -> Iterator[Deadline]:
     """Yield all deadlines of a group; a time of `NEVER_MS` is not armed."""
-    vitals = group.vitals
-    for place, (member_id, pulse) in enumerate(vitals.sessions.items()):
-        yield Deadline(pulse.deadline_ms, Kind.SESSION, place, member_id)
+    hot_state = group.hot_state
+    for place, (member_id, session) in enumerate(hot_state.sessions.items()):
+        yield Deadline(session.deadline_ms, Kind.SESSION, place, member_id)
         for kind in (Kind.REVOCATION, Kind.JOIN, Kind.SYNC):
-            if (wait := _waits(vitals, kind).get(member_id)) is not None:
+            if (wait := _waits(hot_state, kind).get(member_id)) is not None:
                 yield Deadline(wait.deadline_ms, kind, place, member_id)
-    yield Deadline(vitals.seats_ms, Kind.SEATS)
-    yield Deadline(vitals.plan_ms, Kind.PLAN)
-    yield Deadline(vitals.offsets_ms, Kind.OFFSETS)
-    yield Deadline(vitals.publish_ms, Kind.PUBLISH)
+    yield Deadline(hot_state.policy_ms, Kind.POLICIES)
+    yield Deadline(hot_state.plan_ms, Kind.PLAN)
+    yield Deadline(hot_state.offsets_ms, Kind.OFFSETS)
+    yield Deadline(hot_state.publish_ms, Kind.PUBLISH)
 
 
 def _armed_ms(group: ConsumerGroup, due: Deadline) -> int | None:
-    vitals = group.vitals
+    hot_state = group.hot_state
     if due.kind in OVERDUE:
         session = _session(group, due)
         return session.deadline_ms if session else None
     return {
-        Kind.SEATS: vitals.seats_ms,
-        Kind.PLAN: vitals.plan_ms,
-        Kind.OFFSETS: vitals.offsets_ms,
-        Kind.PUBLISH: vitals.publish_ms,
+        Kind.POLICIES: hot_state.policy_ms,
+        Kind.PLAN: hot_state.plan_ms,
+        Kind.OFFSETS: hot_state.offsets_ms,
+        Kind.PUBLISH: hot_state.publish_ms,
     }[Kind(due.kind)]
 
 
 def _session(group: ConsumerGroup, due: Deadline) -> Session | None:
-    return _waits(group.vitals, Kind(due.kind)).get(due.member_id)
+    return _waits(group.hot_state, Kind(due.kind)).get(due.member_id)
 
 
-def _waits(vitals: ConsumerVitals, kind: Kind) -> Mapping[str, Session]:
+def _waits(hot_state: ConsumerHotState, kind: Kind) -> Mapping[str, Session]:
     """Return the waits of one kind, by member id."""
     if kind == Kind.SESSION:
-        return vitals.sessions
-    return {Kind.REVOCATION: vitals.revocations, Kind.JOIN: vitals.joins, Kind.SYNC: vitals.syncs}.get(kind, {})
+        return hot_state.sessions
+    return {Kind.REVOCATION: hot_state.revocations, Kind.JOIN: hot_state.joins, Kind.SYNC: hot_state.syncs}.get(
+        kind, {}
+    )
 
 
 def _fire(group: ConsumerGroup, due: Deadline, config: Config) -> Iterator[Output]:
-    yield from following(group, _due(group, due, config), due.at_ms, config)
+    yield from group_after(group, _due(group, due, config), due.at_ms, config)
 
 
 def _due(group: ConsumerGroup, due: Deadline, config: Config) -> Iterator[Output]:
     if due.kind in OVERDUE:
         yield from _member_due(group, due, config)
-    elif due.kind == Kind.SEATS:
-        yield from seats_due(group, due.at_ms, config)
+    elif due.kind == Kind.POLICIES:
+        yield from policies_due(group, due.at_ms, config)
     elif due.kind == Kind.PLAN:
         yield from plan_due(group, due.at_ms, config)
     elif due.kind == Kind.PUBLISH:
@@ -99,11 +101,11 @@ def _due(group: ConsumerGroup, due: Deadline, config: Config) -> Iterator[Output
 
 def _member_due(group: ConsumerGroup, due: Deadline, config: Config) -> Iterator[Output]:
     """Remove a member whose session, revocation, join or sync is overdue."""
-    member, session = group.members[due.member_id], group.vitals.sessions[due.member_id]
+    member, session = group.members[due.member_id], group.hot_state.sessions[due.member_id]
     why = OVERDUE[Kind(due.kind)]
     silence_ms = session.timeout_ms if due.kind == Kind.SESSION and not session.extended else None
-    yield from drop(group, member, why, due.at_ms, config, silence_ms=silence_ms)
-    yield from after_removal(group, blame(member, why), due.at_ms, config)
+    yield from expel_member(group, member, why, due.at_ms, config, silence_ms=silence_ms)
+    yield from after_removal(group, member_cause(member, why), due.at_ms, config)
 
 
 def _wait_once_more(group: ConsumerGroup, due: Deadline, from_ms: int) -> bool:
@@ -112,7 +114,7 @@ def _wait_once_more(group: ConsumerGroup, due: Deadline, from_ms: int) -> bool:
     session = _session(group, due)
     if session is None or session.extended or session.timeout_ms <= 0 or from_ms + session.timeout_ms <= due.at_ms:
         return False
-    group.vitals.renew(session, from_ms)
+    group.hot_state.renew(session, from_ms)
     session.extended = True
     return True
 

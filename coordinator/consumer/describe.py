@@ -7,7 +7,7 @@ cluster's metadata.
 from collections.abc import Iterator
 
 from coordinator.base.context import Context
-from coordinator.common.events import Blame
+from coordinator.common.events import RebalanceCause
 from coordinator.consumer import target_assignment, topics
 from coordinator.consumer.epochs import raise_epoch
 from coordinator.consumer.heartbeat import assigned_topics
@@ -24,8 +24,8 @@ def describe(group: ConsumerGroup, request: ConsumerGroupDescribe, context: Cont
         request_id=request.request_id,
         group_id=group.group_id,
         state=group.phase,
-        group_epoch=group.vitals.group_epoch,
-        assignment_epoch=group.vitals.assignment_epoch,
+        group_epoch=group.hot_state.group_epoch,
+        assignment_epoch=group.hot_state.assignment_epoch,
         assignor=target_assignment.voted_assignor(group, context.config),
         members=tuple(_described(group, member) for member in group.members.values()),
     )
@@ -53,20 +53,20 @@ def _described(group: ConsumerGroup, member: ConsumerMember) -> DescribedConsume
     )
 
 
-def tell_topics(group: ConsumerGroup, request: GroupTopics, context: Context) -> Iterator[Output]:
+def report_topics(group: ConsumerGroup, request: GroupTopics, context: Context) -> Iterator[Output]:
     """Store facts about topics and patterns. The group epoch is raised if the subscribed topics have changed."""
     cause = None
     for resolved in request.regexes:
-        if topics.is_told_by_member(group, resolved) and topics.resolve(
+        if topics.is_reported_by_member(group, resolved) and topics.resolve(
             group, resolved.regex, resolved.member_id, resolved.topics, is_authoritative=True
         ):
             cause = "regex_resolved"
     if topics.learn(group, request.topics, group.subscribed, is_authoritative=True):
         cause = cause or "topics_changed"
     if cause is not None and group.members:
-        behind = Blame(cause, "", request.client_id, request.client_host)
-        yield from raise_epoch(group, behind, context.now_ms, context.config)
+        rebalance_cause = RebalanceCause(cause, "", request.client_id, request.client_host)
+        yield from raise_epoch(group, rebalance_cause, context.now_ms, context.config)
     answer = GroupTopicsAnswer(
-        request_id=request.request_id, changed=cause is not None, group_epoch=group.vitals.group_epoch
+        request_id=request.request_id, changed=cause is not None, group_epoch=group.hot_state.group_epoch
     )
     yield Reply(request.reply_to, answer)

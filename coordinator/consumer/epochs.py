@@ -16,16 +16,16 @@ from msgspec import UNSET
 
 from coordinator.base.config import Config
 from coordinator.base.limits import NEVER_MS
-from coordinator.common.events import Blame, blame, event, member_event
+from coordinator.common.events import RebalanceCause, event, member_cause, member_event
 from coordinator.consumer import target_assignment
 from coordinator.consumer.publish import by_name
-from coordinator.consumer.quarantine import end_where_needed, release
+from coordinator.consumer.quarantine import end_quarantine, end_where_needed
 from coordinator.messages.events import RebalanceStarted
 from coordinator.messages.outputs import Output
 from coordinator.messages.policy_events import FreezeBroken, RebalanceHeld, SeatVacated
 from coordinator.policies.rules import WHY_A_FREEZE_BREAKS, begin_freeze, end_freeze, frozen_until_ms, unowned_max_ms
 from coordinator.policies.view import standing_of_consumer
-from coordinator.state.consumer_group import Change, ConsumerGroup, Gone, HeldPlan
+from coordinator.state.consumer_group import Change, ConsumerGroup, HeldPlan, RemovedMember
 from coordinator.state.consumer_member import ConsumerMember
 
 
@@ -38,8 +38,8 @@ class Raised(NamedTuple):
     """
 
     group: ConsumerGroup
-    behind: Blame
-    vacated: list[Gone]
+    cause: RebalanceCause
+    vacated: list[RemovedMember]
     was_due: bool
     now_ms: int
     config: Config
@@ -49,7 +49,7 @@ class Raised(NamedTuple):
 
 
 def is_of_an_operator(raised: Raised) -> bool:
-    return raised.behind.cause == "operator"
+    return raised.cause.name == "operator"
 
 
 def follows_one_that_is_not_held(raised: Raised) -> bool:
@@ -66,11 +66,11 @@ def comes_in_a_freeze(raised: Raised) -> bool:
 
 
 def is_of_a_newcomer_that_waits(raised: Raised) -> bool:
-    return raised.behind.cause == "member_joined" and _join_quiet_ms(raised) > 0
+    return raised.cause.name == "member_joined" and _join_quiet_ms(raised) > 0
 
 
 def is_of_a_member_that_leaves_and_waits(raised: Raised) -> bool:
-    return raised.behind.cause == "member_left" and _leave_quiet_ms(raised) > 0
+    return raised.cause.name == "member_left" and _leave_quiet_ms(raised) > 0
 
 
 def leaves_every_partition_its_owner(raised: Raised) -> bool:
@@ -108,63 +108,63 @@ def _leave_quiet_ms(raised: Raised) -> int:
 # -- raises ------------------------------------------------------------------------------------------------------------
 
 
-def raise_epoch(group: ConsumerGroup, behind: Blame, now_ms: int, config: Config) -> Iterator[Output]:
+def raise_epoch(group: ConsumerGroup, cause: RebalanceCause, now_ms: int, config: Config) -> Iterator[Output]:
     """Raise the group epoch, because the target assignment is out of date. The caller calls it once for a request."""
-    was_due = group.vitals.group_epoch > group.vitals.assignment_epoch and group.held is None
-    group.vitals.group_epoch += 1
+    was_due = group.hot_state.group_epoch > group.hot_state.assignment_epoch and group.held is None
+    group.hot_state.group_epoch += 1
     yield from end_where_needed(group, now_ms)
-    vacated = [gone for gone in group.news.gone if any(gone.target.values())]
-    raised = Raised(group, behind, vacated, was_due, now_ms, config)
+    vacated = [removed for removed in group.pending_changes.removed if any(removed.target.values())]
+    raised = Raised(group, cause, vacated, was_due, now_ms, config)
     if policy := next(policy for fits, policy in HOLDS if fits(raised)):
         yield from _hold(raised, policy)
         return
     if is_of_an_operator(raised) and group.members and (until_ms := frozen_until_ms(config, now_ms)) is not None:
-        yield _broken_freeze(group, behind, until_ms, now_ms)
-    yield from _start(group, behind, now_ms)
+        yield _broken_freeze(group, cause, until_ms, now_ms)
+    yield from _start(group, cause, now_ms)
 
 
-def after_removal(group: ConsumerGroup, behind: Blame, now_ms: int, config: Config) -> Iterator[Output]:
+def after_removal(group: ConsumerGroup, cause: RebalanceCause, now_ms: int, config: Config) -> Iterator[Output]:
     """Raise the group epoch after a removal. The caller calls it once for all members that one request removes.
 
     Members in quarantine have no targets, so the others do not notice that such a member is gone.
     """
-    if behind.cause == "operator" or not all(gone.was_hidden for gone in group.news.gone):
-        yield from raise_epoch(group, behind, now_ms, config)
+    if cause.name == "operator" or not all(removed.was_quarantined for removed in group.pending_changes.removed):
+        yield from raise_epoch(group, cause, now_ms, config)
 
 
-def _start(group: ConsumerGroup, behind: Blame, now_ms: int) -> Iterator[Output]:
+def _start(group: ConsumerGroup, cause: RebalanceCause, now_ms: int) -> Iterator[Output]:
     """Begin a rebalance. It ends the hold of a policy."""
-    held, group.held, group.vitals.is_frozen = group.held, None, False
+    held, group.held, group.hot_state.is_frozen = group.held, None, False
     if held is not None:
-        group.vitals.plan_ms, group.news.is_changed = NEVER_MS, True
+        group.hot_state.plan_ms, group.pending_changes.is_changed = NEVER_MS, True
     if group.change is None:
-        before = group.news.before
+        before = group.pending_changes.before
         group.change = Change(now_ms, 0, tuple(group.members) if before is None else before)
     yield event(
         RebalanceStarted,
         group,
         now_ms,
-        cause=behind.cause,
-        member_id=behind.member_id,
-        client_id=behind.client_id,
-        client_host=behind.client_host,
-        reason=behind.reason,
+        cause=cause.name,
+        member_id=cause.member_id,
+        client_id=cause.client_id,
+        client_host=cause.client_host,
+        reason=cause.reason,
         members=len(group.members),
         joins_until_ms=now_ms,
         held_ms=UNSET if held is None or held.since_ms == now_ms else now_ms - held.since_ms,
     )
 
 
-def _broken_freeze(group: ConsumerGroup, behind: Blame, until_ms: int, now_ms: int) -> FreezeBroken:
+def _broken_freeze(group: ConsumerGroup, cause: RebalanceCause, until_ms: int, now_ms: int) -> FreezeBroken:
     return event(
         FreezeBroken,
         group,
         now_ms,
-        why=WHY_A_FREEZE_BREAKS.get(behind.cause, "unowned_too_long"),
+        why=WHY_A_FREEZE_BREAKS.get(cause.name, "unowned_too_long"),
         how="rebalanced",
-        member_id=behind.member_id,
-        client_id=behind.client_id,
-        client_host=behind.client_host,
+        member_id=cause.member_id,
+        client_id=cause.client_id,
+        client_host=cause.client_host,
         until_ms=until_ms,
     )
 
@@ -174,19 +174,19 @@ def _broken_freeze(group: ConsumerGroup, behind: Blame, until_ms: int, now_ms: i
 
 def _hold(raised: Raised, policy: str) -> Iterator[Output]:
     """Hold the target assignment by a policy, and report what is held."""
-    group, behind, now_ms, config = raised.group, raised.behind, raised.now_ms, raised.config
+    group, cause, now_ms, config = raised.group, raised.cause, raised.now_ms, raised.config
     held = group.held = group.held or HeldPlan(
         since_ms=now_ms,
         until_ms=now_ms,
         policy=policy,
         wait_ms=0,
-        cause=behind.cause,
-        member_id=behind.member_id,
-        client_id=behind.client_id,
-        client_host=behind.client_host,
-        reason=behind.reason,
+        cause=cause.name,
+        member_id=cause.member_id,
+        client_id=cause.client_id,
+        client_host=cause.client_host,
+        reason=cause.reason,
     )
-    group.news.is_changed = True
+    group.pending_changes.is_changed = True
     held.vacant += len(raised.vacated)
     if held.unowned_since_ms == NEVER_MS and _leaves_unowned(raised):
         held.unowned_since_ms = now_ms
@@ -195,14 +195,14 @@ def _hold(raised: Raised, policy: str) -> Iterator[Output]:
     elif policy == "freeze":
         until_ms = frozen_until_ms(config, now_ms)
         assert until_ms is not None, "its row says so"
-        _freeze(held, min(held.until_ms, until_ms) if group.vitals.is_frozen else until_ms, now_ms, config)
-        group.vitals.is_frozen = True
+        _freeze(held, min(held.until_ms, until_ms) if group.hot_state.is_frozen else until_ms, now_ms, config)
+        group.hot_state.is_frozen = True
         yield from begin_freeze(group, now_ms, config)
-    group.vitals.plan_ms = group.vitals.noting(held.due_ms)
-    for gone in raised.vacated:
-        yield _vacated(raised, gone, held)
-    if behind.cause not in DEPARTURES:
-        yield _held(group, behind, held, now_ms)
+    group.hot_state.plan_ms = group.hot_state.track_deadline(held.due_ms)
+    for removed in raised.vacated:
+        yield _vacated(raised, removed, held)
+    if cause.name not in DEPARTURES:
+        yield _held(group, cause, held, now_ms)
 
 
 DEPARTURES = ("member_left", "session_expired", "revocation_overdue", "joins_overdue", "syncs_overdue")
@@ -215,7 +215,7 @@ def _wait_for_quiet(raised: Raised, held: HeldPlan) -> None:
     assert raised.config.policy.settle is not None, "its row says so"
     is_newcomer, max_ms = is_of_a_newcomer_that_waits(raised), raised.config.policy.settle.max_ms
     held.wait_ms = _join_quiet_ms(raised) if is_newcomer else _leave_quiet_ms(raised)
-    until_ms = raised.group.vitals.wait(raised.now_ms, held.wait_ms)
+    until_ms = raised.group.hot_state.wait(raised.now_ms, held.wait_ms)
     longest_ms = max(held.since_ms + max_ms, raised.now_ms)
     held.until_ms = max(held.until_ms, min(until_ms, longest_ms))
 
@@ -232,13 +232,13 @@ def _freeze(held: HeldPlan, until_ms: int, now_ms: int, config: Config) -> None:
 
 def _leaves_unowned(raised: Raised) -> bool:
     """Return whether a raise shows partitions that are in no member's target."""
-    group, behind = raised.group, raised.behind
-    if raised.vacated or behind.cause in DEPARTURES:
+    group, cause = raised.group, raised.cause
+    if raised.vacated or cause.name in DEPARTURES:
         return bool(raised.vacated)
-    if behind.cause != "member_joined":
+    if cause.name != "member_joined":
         return has_unowned(group)
     topics = {topic.topic_id: topic.partitions for topic in group.topics.values() if topic.topic_id is not None}
-    subscribed = group.topic_ids_of(group.members[behind.member_id])
+    subscribed = group.topic_ids_of(group.members[cause.member_id])
     return any(len(group.planned.get(topic_id, ())) < topics[topic_id] for topic_id in subscribed)
 
 
@@ -258,32 +258,32 @@ def has_unowned(group: ConsumerGroup) -> bool:
     return any(owned.get(topic.topic_id or "", 0) < topic.partitions for topic in counts)
 
 
-def _vacated(raised: Raised, gone: Gone, held: HeldPlan) -> SeatVacated:
+def _vacated(raised: Raised, removed: RemovedMember, held: HeldPlan) -> SeatVacated:
     return member_event(
         SeatVacated,
         raised.group,
-        gone.member,
+        removed.member,
         raised.now_ms,
         policy=held.policy,
-        cause=raised.behind.cause,
-        reason=raised.behind.reason,
-        partitions=by_name(raised.group, gone.target),
+        cause=raised.cause.name,
+        reason=raised.cause.reason,
+        partitions=by_name(raised.group, removed.target),
         until_ms=held.due_ms,
     )
 
 
-def _held(group: ConsumerGroup, behind: Blame, held: HeldPlan, now_ms: int) -> RebalanceHeld:
-    member = group.members.get(behind.member_id)
+def _held(group: ConsumerGroup, cause: RebalanceCause, held: HeldPlan, now_ms: int) -> RebalanceHeld:
+    member = group.members.get(cause.member_id)
     return event(
         RebalanceHeld,
         group,
         now_ms,
-        member_id=behind.member_id,
+        member_id=cause.member_id,
         group_instance_id=member.group_instance_id if member is not None else None,
-        client_id=behind.client_id,
-        client_host=behind.client_host,
+        client_id=cause.client_id,
+        client_host=cause.client_host,
         policy=held.policy,
-        cause=behind.cause,
+        cause=cause.name,
         until_ms=held.until_ms,
     )
 
@@ -297,20 +297,20 @@ def plan_due(group: ConsumerGroup, now_ms: int, config: Config) -> Iterator[Outp
     if held is None:
         yield from target_assignment.make_plan(group, now_ms, config)
         return
-    if group.seats.frozen_until_ms <= now_ms:
-        group.seats.frozen_until_ms = 0
-    behind = Blame(held.cause, held.member_id, held.client_id, held.client_host, held.reason)
+    if group.policy_state.frozen_until_ms <= now_ms:
+        group.policy_state.frozen_until_ms = 0
+    cause = RebalanceCause(held.cause, held.member_id, held.client_id, held.client_host, held.reason)
     if (frozen_ms := frozen_until_ms(config, now_ms)) is not None:
-        yield from _go_on(group, held, frozen_ms, now_ms, config)
+        yield from _resume(group, held, frozen_ms, now_ms, config)
         if held.due_ms > now_ms:
             return
-        yield _broken_freeze(group, behind, frozen_ms, now_ms)
-    yield from _start(group, behind, now_ms)
+        yield _broken_freeze(group, cause, frozen_ms, now_ms)
+    yield from _start(group, cause, now_ms)
     if target_assignment.is_due(group, now_ms, config):
         yield from target_assignment.make_plan(group, now_ms, config)
 
 
-def _go_on(group: ConsumerGroup, held: HeldPlan, frozen_ms: int, now_ms: int, config: Config) -> Iterator[Output]:
+def _resume(group: ConsumerGroup, held: HeldPlan, frozen_ms: int, now_ms: int, config: Config) -> Iterator[Output]:
     """Hold the target assignment until the end of a freeze. It is due all the same if partitions have no owner."""
     is_over = held.until_ms <= now_ms
     if not has_unowned(group):
@@ -318,12 +318,12 @@ def _go_on(group: ConsumerGroup, held: HeldPlan, frozen_ms: int, now_ms: int, co
     elif held.unowned_since_ms == NEVER_MS:
         held.unowned_since_ms = now_ms
     _freeze(held, frozen_ms if is_over else held.until_ms, now_ms, config)
-    group.vitals.is_frozen, group.news.is_changed = True, True
-    group.vitals.plan_ms = group.vitals.noting(held.due_ms)
+    group.hot_state.is_frozen, group.pending_changes.is_changed = True, True
+    group.hot_state.plan_ms = group.hot_state.track_deadline(held.due_ms)
     if is_over and held.due_ms > now_ms:
         yield from begin_freeze(group, now_ms, config)
         for member in standing_by(group):
-            yield _held(group, blame(member, "member_joined"), held, now_ms)
+            yield _held(group, member_cause(member, "member_joined"), held, now_ms)
 
 
 def standing_by(group: ConsumerGroup) -> list[ConsumerMember]:
@@ -341,32 +341,32 @@ def wait_once_more(group: ConsumerGroup, now_ms: int) -> bool:
         return False
     held.was_extended = True
     if held.policy == "settle":
-        held.until_ms = group.vitals.wait(now_ms, held.wait_ms)
+        held.until_ms = group.hot_state.wait(now_ms, held.wait_ms)
     else:
-        held.unowned_until_ms = group.vitals.wait(now_ms, held.unowned_max_ms)
-    group.vitals.plan_ms = group.vitals.noting(held.due_ms)
+        held.unowned_until_ms = group.hot_state.wait(now_ms, held.unowned_max_ms)
+    group.hot_state.plan_ms = group.hot_state.track_deadline(held.due_ms)
     return True
 
 
-def seats_due(group: ConsumerGroup, now_ms: int, config: Config) -> Iterator[Output]:
+def policies_due(group: ConsumerGroup, now_ms: int, config: Config) -> Iterator[Output]:
     """End the freeze and the quarantines that are over. Members that were in quarantine are newcomers from now on."""
-    if 0 < group.seats.frozen_until_ms <= now_ms:
-        group.seats.frozen_until_ms, group.news.is_changed = 0, True
-    for member_id in [m for m, until_ms in group.seats.hidden.items() if until_ms <= now_ms]:
-        if member_id in group.seats.hidden:
-            yield from _release(group, member_id, "over", now_ms, config)
-    group.vitals.seats_ms = group.vitals.noting(group.seats.earliest_ms)
+    if 0 < group.policy_state.frozen_until_ms <= now_ms:
+        group.policy_state.frozen_until_ms, group.pending_changes.is_changed = 0, True
+    for member_id in [m for m, until_ms in group.policy_state.quarantined.items() if until_ms <= now_ms]:
+        if member_id in group.policy_state.quarantined:
+            yield from _end_quarantine(group, member_id, "over", now_ms, config)
+    group.hot_state.policy_ms = group.hot_state.track_deadline(group.policy_state.earliest_ms)
 
 
-def _release(group: ConsumerGroup, member_id: str, why: str, now_ms: int, config: Config) -> Iterator[Output]:
+def _end_quarantine(group: ConsumerGroup, member_id: str, why: str, now_ms: int, config: Config) -> Iterator[Output]:
     member = group.members[member_id]
-    yield release(group, member, why, now_ms)
-    yield from raise_epoch(group, blame(member, "member_joined"), now_ms, config)
+    yield end_quarantine(group, member, why, now_ms)
+    yield from raise_epoch(group, member_cause(member, "member_joined"), now_ms, config)
 
 
 def reconsider(group: ConsumerGroup, now_ms: int, config: Config) -> Iterator[Output]:
     """Apply other policies to a hold: one whose policy is gone ends, and none ends later."""
-    group.news.is_changed |= end_freeze(group, now_ms, config)
+    group.pending_changes.is_changed |= end_freeze(group, now_ms, config)
     policy, held = config.policy, group.held
     settle = policy.settle if policy is not None else None
     if held is not None:
@@ -379,10 +379,10 @@ def reconsider(group: ConsumerGroup, now_ms: int, config: Config) -> Iterator[Ou
         if held.unowned_until_ms < NEVER_MS and frozen_until_ms(config, now_ms) is not None:
             unowned_ms = held.unowned_since_ms + unowned_max_ms(config)
             held.unowned_until_ms = min(held.unowned_until_ms, max(unowned_ms, now_ms))
-        group.vitals.plan_ms = group.vitals.noting(held.due_ms)
+        group.hot_state.plan_ms = group.hot_state.track_deadline(held.due_ms)
     if policy is None or policy.quarantine is None:
-        group.seats.flappers, group.seats.expiries_ms, group.seats.joined_ms = {}, [], {}
-        for member_id in list(group.seats.hidden):
-            if member_id in group.seats.hidden:
-                yield from _release(group, member_id, "policy", now_ms, config)
-    group.vitals.seats_ms = group.vitals.noting(group.seats.earliest_ms)
+        group.policy_state.unstable_clients, group.policy_state.expiries_ms, group.policy_state.joined_ms = {}, [], {}
+        for member_id in list(group.policy_state.quarantined):
+            if member_id in group.policy_state.quarantined:
+                yield from _end_quarantine(group, member_id, "policy", now_ms, config)
+    group.hot_state.policy_ms = group.hot_state.track_deadline(group.policy_state.earliest_ms)

@@ -21,7 +21,7 @@ from coordinator.base.errors import ErrorCode
 from coordinator.base.hashing import member_suffix
 from coordinator.base.limits import NEVER_MS
 from coordinator.base.states import Phase
-from coordinator.common.events import blame, event, member_event
+from coordinator.common.events import event, member_cause, member_event
 from coordinator.consumer import quarantine, target_assignment, topics
 from coordinator.consumer.checks import JOIN_EPOCH, is_blank, owns_few_partitions
 from coordinator.consumer.epochs import raise_epoch
@@ -31,35 +31,35 @@ from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.events import EpochFenced, MemberBack, MemberJoined
 from coordinator.messages.outputs import Output
 from coordinator.messages.responses import AssignedTopic, ConsumerGroupHeartbeatAnswer, Reply
-from coordinator.policies.instability import note_join
-from coordinator.state.consumer_group import AWAY_EPOCH, ConsumerGroup, ConsumerVitals
-from coordinator.state.consumer_member import ConsumerMember, MemberState, Pulse
-from coordinator.state.group import GroupVitals, Session
+from coordinator.policies.instability import record_join
+from coordinator.state.consumer_group import AWAY_EPOCH, ConsumerGroup, ConsumerHotState
+from coordinator.state.consumer_member import ConsumerMember, MemberSession, MemberState
+from coordinator.state.group import GroupHotState, Session
 
 
-def heartbeat_of_vitals(
-    vitals: GroupVitals, request: ConsumerGroupHeartbeat, now_ms: int, config: Config
+def answer_heartbeat(
+    hot_state: GroupHotState, request: ConsumerGroupHeartbeat, now_ms: int, config: Config
 ) -> Reply | None:
     """Return the reply to a settled member's heartbeat that only renews its session; None for all other heartbeats."""
-    if not isinstance(vitals, ConsumerVitals):
+    if not isinstance(hot_state, ConsumerHotState):
         return None
-    pulse = vitals.sessions.get(request.member_id)
-    if pulse is None or not pulse.is_settled or pulse.is_classic or pulse.epoch != request.member_epoch:
+    session = hot_state.sessions.get(request.member_id)
+    if session is None or not session.is_settled or session.is_classic or session.epoch != request.member_epoch:
         return None
     instance_id = request.group_instance_id
-    is_assigning = vitals.group_epoch != vitals.assignment_epoch and not vitals.is_frozen
-    if not request.is_plain or vitals.asks or is_assigning:
+    is_assigning = hot_state.group_epoch != hot_state.assignment_epoch and not hot_state.is_frozen
+    if not request.is_plain or hot_state.asks or is_assigning:
         return None
-    if instance_id is not None and vitals.instances.get(instance_id) != request.member_id:
+    if instance_id is not None and hot_state.instances.get(instance_id) != request.member_id:
         return None
     if request.topic_partitions and owns_few_partitions(request, config) is not ErrorCode.NONE:
         return None
     if not request.again:
-        vitals.renew(pulse, now_ms)
+        hot_state.renew(session, now_ms)
     answer = ConsumerGroupHeartbeatAnswer(
         request_id=request.request_id,
         member_id=request.member_id,
-        member_epoch=pulse.epoch,
+        member_epoch=session.epoch,
         heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
     )
     return Reply(request.reply_to, answer)
@@ -83,18 +83,18 @@ def _follow(group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Cont
         yield arrival
     before, previous_epoch = member.assigned, member.previous_epoch
     is_aware = not request.again and request.member_epoch in (JOIN_EPOCH, group.epoch_of(member.member_id))
-    cause, has_changed, has_learned = _take(group, member, request, config)
+    cause, has_changed, has_learned = _handle(group, member, request, config)
     is_new = isinstance(arrival, MemberJoined)
     if is_new:
-        yield from quarantine.hide(group, member, now_ms, config)
+        yield from quarantine.quarantine(group, member, now_ms, config)
     if len(group.members) < members:
         cause = "member_left"  # it takes the place of a static member, and was another member before
     elif cause is not None and is_new:
         cause = "member_joined"
-        if member.member_id in group.seats.hidden:
+        if member.member_id in group.policy_state.quarantined:
             cause = "topics_changed" if has_learned else None
     if cause is not None:
-        yield from raise_epoch(group, blame(member, cause), now_ms, config)
+        yield from raise_epoch(group, member_cause(member, cause), now_ms, config)
     if target_assignment.is_due(group, now_ms, config):
         yield from target_assignment.make_plan(group, now_ms, config, request.server_assignor)
     if reconcile(group, member, request.topic_partitions, has_changed=has_changed):
@@ -102,10 +102,10 @@ def _follow(group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Cont
         member.may_be_unaware = request.again or (member.may_be_unaware and not is_aware)
         if member.may_be_unaware:
             member.previous_epoch = previous_epoch
-    if any(after == member.member_id for *_, after in group.news.handovers):
+    if any(after == member.member_id for *_, after in group.pending_changes.handovers):
         member.fencing_token = group.next_token(now_ms, config.fencing_token_floor)
     if arrival is not None or not request.again:
-        group.vitals.renew(group.vitals.sessions[member.member_id], now_ms)
+        group.hot_state.renew(group.hot_state.sessions[member.member_id], now_ms)
     tells_all = request.member_epoch == JOIN_EPOCH or request.is_full or member.assigned != before
     yield Reply(request.reply_to, _answer(group, member, request, context, tells_all=tells_all))
 
@@ -123,7 +123,7 @@ def _enter(
     holder = group.holder_of(request.group_instance_id)
     if holder is not None:
         return _come_back(group, group.members[holder], member_id, request, context)
-    pulse = Pulse(NEVER_MS, context.config.group_consumer_session_timeout_ms)
+    session = MemberSession(NEVER_MS, context.config.group_consumer_session_timeout_ms)
     if (known := group.members.get(member_id)) is not None:
         if request.group_instance_id is not None:
             group.rename_instance(known, request.group_instance_id)
@@ -135,8 +135,8 @@ def _enter(
         client_host=request.client_host,
         reply_to=request.reply_to,
     )
-    group.add(member, pulse)
-    note_join(group, member_id, context.now_ms, context.config)
+    group.add(member, session)
+    record_join(group, member_id, context.now_ms, context.config)
     return member, member_event(MemberJoined, group, member, context.now_ms, reason=None)
 
 
@@ -147,14 +147,14 @@ def _of_this_protocol(group: ConsumerGroup, member: ConsumerMember, context: Con
     """
     if member.classic is None:
         return member
-    vitals, pulse = group.vitals, group.vitals.sessions[member.member_id]
+    hot_state, session = group.hot_state, group.hot_state.sessions[member.member_id]
     group.set_classic(member, None)
-    pulse.is_classic = False
-    pulse.timeout_ms = context.config.group_consumer_session_timeout_ms
-    vitals.renew(pulse, context.now_ms)
-    vitals.joins.pop(member.member_id, None)
-    vitals.syncs.pop(member.member_id, None)
-    group.news.is_changed = True
+    session.is_classic = False
+    session.timeout_ms = context.config.group_consumer_session_timeout_ms
+    hot_state.renew(session, context.now_ms)
+    hot_state.joins.pop(member.member_id, None)
+    hot_state.syncs.pop(member.member_id, None)
+    group.pending_changes.is_changed = True
     return member
 
 
@@ -170,8 +170,8 @@ def _come_back(
         classic=None,
         may_be_unaware=False,
     )
-    pulse = Pulse(NEVER_MS, context.config.group_consumer_session_timeout_ms)
-    group.replace(old, member, pulse)
+    session = MemberSession(NEVER_MS, context.config.group_consumer_session_timeout_ms)
+    group.replace(old, member, session)
     return member, member_event(MemberBack, group, member, context.now_ms, replaces=old.member_id)
 
 
@@ -183,7 +183,7 @@ def _new_id(request: ConsumerGroupHeartbeat, context: Context) -> str:
 # -- the update --------------------------------------------------------------------------------------------------------
 
 
-def _take(
+def _handle(
     group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeat, config: Config
 ) -> tuple[str | None, bool, bool]:
     """Update the member and the group from a request.
@@ -217,8 +217,8 @@ def _take(
 def _update(group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeat) -> None:
     """Update a member with the fields that a request has.
 
-    A plain heartbeat changes neither the member's client nor its mailbox. The short path has only the vitals, and the
-    cut of the log into batches decides whether a heartbeat takes it. A client with a new connection sends a full
+    A plain heartbeat changes neither the member's client nor its mailbox. The short path has only the hot state, and
+    the cut of the log into batches decides whether a heartbeat takes it. A client with a new connection sends a full
     request.
     """
     if not request.is_plain:
@@ -238,10 +238,10 @@ def _update(group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroup
 
 def _await_revocation(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
     """Set the revocation deadline of a member that has to give up partitions; remove the deadline from all others."""
-    group.vitals.revocations.pop(member.member_id, None)
+    group.hot_state.revocations.pop(member.member_id, None)
     if member.state is MemberState.UNREVOKED:
         timeout_ms = max(member.rebalance_timeout_ms, 0)
-        group.vitals.revocations[member.member_id] = Session(group.vitals.wait(now_ms, timeout_ms), timeout_ms)
+        group.hot_state.revocations[member.member_id] = Session(group.hot_state.wait(now_ms, timeout_ms), timeout_ms)
 
 
 # -- the answer --------------------------------------------------------------------------------------------------------
@@ -263,10 +263,10 @@ def _answer(
     pending: Literal["none", "revoking", "waiting"] = "none"
     if member.state is MemberState.UNREVOKED:
         pending = "revoking"
-    elif member.state is MemberState.UNRELEASED or (group.state is Phase.ASSIGNING and not group.vitals.is_frozen):
+    elif member.state is MemberState.UNRELEASED or (group.state is Phase.ASSIGNING and not group.hot_state.is_frozen):
         pending = "waiting"
     ask = topics.unknown(group, member)
-    group.vitals.asks = group.vitals.asks or ask is not UNSET
+    group.hot_state.asks = group.hot_state.asks or ask is not UNSET
     return ConsumerGroupHeartbeatAnswer(
         request_id=request.request_id,
         member_id=member.member_id,
@@ -287,7 +287,7 @@ def assigned_topics(group: ConsumerGroup, partitions: Mapping[str, Iterable[int]
     )
 
 
-def note_fencing(
+def record_fencing(
     group: ConsumerGroup, request: ConsumerGroupHeartbeat, error: ErrorCode, context: Context
 ) -> Iterator[Output]:
     """Yield the event of a sender that is fenced.

@@ -33,7 +33,7 @@ def reconcile(group: ConsumerGroup, member: ConsumerMember, owned: Owned, *, has
         has_changed: The request has changed the member's subscription.
     """
     may_own = member.state is MemberState.UNREVOKED and owns_any(owned, member.revoking)
-    is_current = group.epoch_of(member.member_id) == group.vitals.assignment_epoch
+    is_current = group.epoch_of(member.member_id) == group.hot_state.assignment_epoch
     if may_own or (member.state is MemberState.STABLE and is_current):
         return has_changed and _shrink(group, member, owned)
     _next(group, member, owned)
@@ -57,7 +57,7 @@ def _next(group: ConsumerGroup, member: ConsumerMember, owned: Owned) -> None:
         group.hold(member, keep, revoke)
         group.move_to(member, group.epoch_of(member.member_id))
         return
-    epoch, is_waiting = group.vitals.assignment_epoch, False
+    epoch, is_waiting = group.hot_state.assignment_epoch, False
     for topic_id, numbers in target.items():
         holders, kept = group.holders.get(topic_id, {}), keep.get(topic_id, {})
         wanted = [number for number in numbers if number not in kept]

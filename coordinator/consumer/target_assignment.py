@@ -22,19 +22,19 @@ from coordinator.state.consumer_group import Change, ConsumerGroup
 
 def is_due(group: ConsumerGroup, now_ms: int, config: Config) -> bool:
     """Return whether the group waits for a target assignment that no policy holds, and the latest one is old enough."""
-    is_waiting = group.vitals.group_epoch > group.vitals.assignment_epoch and bool(group.members)
+    is_waiting = group.hot_state.group_epoch > group.hot_state.assignment_epoch and bool(group.members)
     return is_waiting and group.held is None and (not group.assignment_ms or now_ms >= _next_ms(group, config))
 
 
 def schedule(group: ConsumerGroup, now_ms: int, config: Config) -> None:
     """Set the deadline that computes the target assignment if no request comes before; remove it if none is due."""
-    vitals = group.vitals
-    if vitals.group_epoch == vitals.assignment_epoch or not group.members:
-        vitals.plan_ms = NEVER_MS
+    hot_state = group.hot_state
+    if hot_state.group_epoch == hot_state.assignment_epoch or not group.members:
+        hot_state.plan_ms = NEVER_MS
     elif group.held is not None:
-        vitals.plan_ms = vitals.noting(group.held.due_ms)
-    elif vitals.plan_ms == NEVER_MS:
-        vitals.plan_ms = vitals.noting(max(now_ms, _next_ms(group, config)))
+        hot_state.plan_ms = hot_state.track_deadline(group.held.due_ms)
+    elif hot_state.plan_ms == NEVER_MS:
+        hot_state.plan_ms = hot_state.track_deadline(max(now_ms, _next_ms(group, config)))
 
 
 def _next_ms(group: ConsumerGroup, config: Config) -> int:
@@ -51,7 +51,7 @@ def make_plan(group: ConsumerGroup, now_ms: int, config: Config, named: str | No
     assignor = voted_assignor(group, config, named)
     before, targets = group.targets, SERVER_ASSIGNORS[assignor](_spec(group))
     group.set_targets(targets)
-    group.assignor, group.assignment_ms, group.vitals.plan_ms = assignor, now_ms, NEVER_MS
+    group.assignor, group.assignment_ms, group.hot_state.plan_ms = assignor, now_ms, NEVER_MS
     change = group.change or Change(now_ms, 0, tuple(group.members))
     group.change = Change(change.started_ms, now_ms, change.before)
     yield event(
@@ -59,7 +59,7 @@ def make_plan(group: ConsumerGroup, now_ms: int, config: Config, named: str | No
         group,
         now_ms,
         assignor=assignor,
-        members=len(group.members) - len(group.seats.hidden),
+        members=len(group.members) - len(group.policy_state.quarantined),
         partitions=sum(len(numbers) for target in targets.values() for numbers in target.values()),
         moved=_moved(before, targets),
         waited_ms=now_ms - change.started_ms,

@@ -34,7 +34,7 @@ def learn(group: ConsumerGroup, facts: Collection[TopicFact], names: Container[s
         names: The topics to which the members subscribe. The group has no use for facts about further ones.
     """
     has_changed = False
-    for name, topic in told(group, facts, is_authoritative=is_authoritative).items():
+    for name, topic in reported_topics(group, facts, is_authoritative=is_authoritative).items():
         before = group.topics.get(name)
         if name in names or before is not None:
             group.set_topic(name, topic)
@@ -42,7 +42,7 @@ def learn(group: ConsumerGroup, facts: Collection[TopicFact], names: Container[s
     return has_changed
 
 
-def told(group: ConsumerGroup, facts: Collection[TopicFact], *, is_authoritative: bool) -> dict[str, Topic]:
+def reported_topics(group: ConsumerGroup, facts: Collection[TopicFact], *, is_authoritative: bool) -> dict[str, Topic]:
     """Return the topics of some facts, each as the group would have it after them. The group does not change.
 
     A fact is ignored if it takes partitions away from a topic, because Kafka cannot do that: it is old. A fact that is
@@ -127,7 +127,7 @@ def resolve(
     return group.patterns[pattern].topics != before.topics
 
 
-def is_told_by_member(group: ConsumerGroup, resolved: ResolvedPattern) -> bool:
+def is_reported_by_member(group: ConsumerGroup, resolved: ResolvedPattern) -> bool:
     """Return whether the member for which a pattern was resolved has the pattern."""
     member = group.members.get(resolved.member_id)
     return member is not None and member.regex == resolved.regex

@@ -36,14 +36,14 @@ DEFAULT_INTERVAL_MS = 5_000
 """The interval before a response has named one: Kafka's default."""
 
 
-class _Said(Struct):
+class _Sent(Struct):
     """The subscription and the partitions in the latest request of this membership."""
 
     wanted: Wanted
     owned: Partitions
 
 
-class Heartbeats:
+class HeartbeatBuilder:
     """The heartbeats of one member.
 
     Args:
@@ -52,8 +52,8 @@ class Heartbeats:
 
     def __init__(self, config: ConsumerProtocolConfig, prefix: str) -> None:
         self._config, self._prefix, self._count = config, prefix, 0
-        self._said: _Said | None = None
-        self._unanswered: list[str] = []
+        self._said: _Sent | None = None
+        self._outstanding: list[str] = []
         self._sent_ms = 0
         self.interval_ms = DEFAULT_INTERVAL_MS
         self.due_ms = NEVER_MS
@@ -62,7 +62,7 @@ class Heartbeats:
     @property
     def is_awaited(self) -> bool:
         """True while a response is to come."""
-        return bool(self._unanswered)
+        return bool(self._outstanding)
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -75,20 +75,20 @@ class Heartbeats:
             has_news: The member has to acknowledge an assignment, or expects a change: the request lists the owned
                 partitions.
         """
-        if self._unanswered:
+        if self._outstanding:
             self._said = None
         said = self._said if epoch != JOIN_EPOCH else None
         request = ConsumerGroupHeartbeat(
             **self._common(), member_epoch=epoch, **self._fields(said, wanted, owned, has_news=has_news)
         )
-        self._said = _Said(wanted, owned)
-        self._unanswered = [*self._unanswered, request.request_id][-UNANSWERED_HEARTBEATS_MAX:]
-        repeats = min(2 ** (len(self._unanswered) - 1), REPEAT_INTERVALS_MAX)
+        self._said = _Sent(wanted, owned)
+        self._outstanding = [*self._outstanding, request.request_id][-UNANSWERED_HEARTBEATS_MAX:]
+        repeats = min(2 ** (len(self._outstanding) - 1), REPEAT_INTERVALS_MAX)
         wait_ms = self._config.request_timeout_ms if epoch == JOIN_EPOCH else self.interval_ms * repeats
         self._sent_ms, self.due_ms = now_ms, now_ms + wait_ms
         return request
 
-    def _fields(self, said: _Said | None, wanted: Wanted, owned: Partitions, *, has_news: bool) -> dict[str, Any]:
+    def _fields(self, said: _Sent | None, wanted: Wanted, owned: Partitions, *, has_news: bool) -> dict[str, Any]:
         if said is None:
             return {
                 "rack_id": self._config.rack_id,
@@ -122,10 +122,10 @@ class Heartbeats:
 
     def end(self, request_id: str) -> bool:
         """Note the response to a heartbeat. Return whether it counts: it is the response to the last one."""
-        if request_id not in self._unanswered:
+        if request_id not in self._outstanding:
             return False
-        self._unanswered = self._unanswered[self._unanswered.index(request_id) + 1 :]
-        return not self._unanswered
+        self._outstanding = self._outstanding[self._outstanding.index(request_id) + 1 :]
+        return not self._outstanding
 
     def answered(self, interval_ms: int, now_ms: int) -> None:
         """Set the time of the next heartbeat: the first common time after the last one."""
@@ -139,7 +139,7 @@ class Heartbeats:
 
     def forget(self) -> None:
         """End the membership: no heartbeat is due, and responses to earlier ones are ignored."""
-        self._said, self._unanswered, self.due_ms = None, [], NEVER_MS
+        self._said, self._outstanding, self.due_ms = None, [], NEVER_MS
 
 
 def _subscription(wanted: Wanted) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from msgspec import UNSET, Struct
 
 from coordinator.base.limits import NEVER_MS
 from coordinator.member.consumer_config import ConsumerProtocolConfig, Partitions, Target, Wanted, read
-from coordinator.member.consumer_heartbeats import JOIN_EPOCH, Heartbeats
+from coordinator.member.consumer_heartbeats import JOIN_EPOCH, HeartbeatBuilder
 from coordinator.member.consumer_offsets import Offsets
-from coordinator.member.consumer_reactions import Act, reaction
+from coordinator.member.consumer_reactions import ErrorAction, reaction
 from coordinator.member.consumer_states import IN_GROUP, Cause, State, move
-from coordinator.member.consumer_topics import TopicNews
-from coordinator.member.effects import CoordinatorSilent, Effect, Failed, Left, Lost
+from coordinator.member.consumer_topics import TopicReports
+from coordinator.member.effects import CoordinatorSilent, Effect, Failed, Left, PartitionsLost
 from coordinator.member.pending_requests import Calls
 from coordinator.member.requests import Sent
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, GroupTopics
@@ -37,7 +37,7 @@ class AssignmentChanged(Struct, frozen=True):
     """The assignment has changed: release and take partitions, then call `reconciled`. `target` is the latest one."""
 
 
-Todo = Sent | ConsumerGroupHeartbeat | GroupTopics | Effect | AssignmentChanged
+Action = Sent | ConsumerGroupHeartbeat | GroupTopics | Effect | AssignmentChanged
 
 
 class ConsumerProtocolMember:
@@ -56,7 +56,7 @@ class ConsumerProtocolMember:
         self.is_subscribed = False
         self.owned: Partitions = frozenset()
         self.target: Target | None = None
-        self.asked: frozenset[str] = frozenset()
+        self.requested_topics: frozenset[str] = frozenset()
         """The topics about which the coordinator has asked."""
         self.failed: Failed | None = None
         """The error that made the member FATAL; None without one."""
@@ -70,8 +70,8 @@ class ConsumerProtocolMember:
         self._polled_ms = now_ms
         self._silent_ms = NEVER_MS
         self._leaving: str | None = None
-        self._heartbeats = Heartbeats(config, request_prefix)
-        self._topics = TopicNews(config, request_prefix)
+        self._heartbeats = HeartbeatBuilder(config, request_prefix)
+        self._topics = TopicReports(config, request_prefix)
         self._offsets = Offsets(self, request_prefix)
         self._backoff = Calls(config, request_prefix)
 
@@ -87,22 +87,22 @@ class ConsumerProtocolMember:
 
     # -- the owner's calls ---------------------------------------------------------------------------------------------
 
-    def subscribe(self, why: str = "subscribed") -> list[Todo]:
+    def subscribe(self, why: str = "subscribed") -> list[Action]:
         """Join at the next `poll`, once `follow` has been called."""
         self.is_subscribed = True
         return []
 
-    def follow(self, wanted: Wanted, now_ms: int) -> list[Todo]:
+    def follow(self, wanted: Wanted, now_ms: int) -> list[Action]:
         """Set the subscription and the facts about its topics. Changes are sent to the group."""
         before, self._wanted = self._wanted, wanted
         if not self.is_in_group or before is None:
             return []
-        todos: list[Todo] = []
+        todos: list[Action] = []
         if (before.names, before.regex) != (wanted.names, wanted.regex):
             todos += self._send_news(now_ms)
-        return todos + self._tell_topics(now_ms)
+        return todos + self._report_topics(now_ms)
 
-    def poll(self, now_ms: int) -> list[Todo]:
+    def poll(self, now_ms: int) -> list[Action]:
         """Record that the owner is alive, and join if the member has to."""
         self._polled_ms = now_ms
         if self.state is not State.UNSUBSCRIBED or not self.is_subscribed or self._wanted is None:
@@ -110,7 +110,7 @@ class ConsumerProtocolMember:
         self.state = move(self.state, Cause.SUBSCRIBED)
         return self._send(now_ms)
 
-    def reconciled(self, target: Target, now_ms: int) -> list[Todo]:
+    def reconciled(self, target: Target, now_ms: int) -> list[Action]:
         """Continue after the owner has reconciled with a target. If the membership has ended since, do nothing."""
         if target.membership != self._membership or self.state is not State.RECONCILING:
             return []
@@ -118,19 +118,19 @@ class ConsumerProtocolMember:
         self.state = move(self.state, Cause.RECONCILED)
         return self._send_news(now_ms)
 
-    def released(self, now_ms: int) -> list[Todo]:
-        """Continue after `Lost`: the owner has given up all partitions. Join again, unless the member is refused."""
+    def released(self, now_ms: int) -> list[Action]:
+        """Join again after `PartitionsLost`, unless the member is refused: the owner has given up all partitions."""
         if self.state not in (State.FENCED, State.STALE):
             return []
         self.state = move(self.state, Cause.RELEASED)
         return self._send(now_ms)
 
-    def commit(self, offsets: tuple[OffsetToCommit, ...], now_ms: int) -> tuple[str, list[Todo]]:
+    def commit(self, offsets: tuple[OffsetToCommit, ...], now_ms: int) -> tuple[str, list[Action]]:
         """Commit offsets with the member's epoch. Return the ticket that `CommitEnded` will carry, and the actions."""
         ticket, todos = self._offsets.commit(offsets, now_ms)
         return ticket, [*todos]
 
-    def fetch(self, topics: tuple[TopicPartitions, ...] | None, now_ms: int) -> tuple[str, list[Todo]]:
+    def fetch(self, topics: tuple[TopicPartitions, ...] | None, now_ms: int) -> tuple[str, list[Action]]:
         """Request committed offsets, of all partitions if `topics` is None; `FetchEnded` carries the ticket."""
         ticket, todos = self._offsets.fetch(topics, now_ms)
         return ticket, [*todos]
@@ -139,7 +139,7 @@ class ConsumerProtocolMember:
         """Stop waiting for a commit or a fetch."""
         self._offsets.give_up(ticket)
 
-    def leave(self, reason: str, now_ms: int) -> list[Todo]:
+    def leave(self, reason: str, now_ms: int) -> list[Action]:
         """End the membership. `Left` follows if there was one."""
         self.is_subscribed, was_in_group, self._wanted, self.failed = False, self.is_in_group, None, None
         self._forget(Cause.LEFT)
@@ -167,9 +167,9 @@ class ConsumerProtocolMember:
     def _poll_overdue_ms(self) -> int:
         return self._polled_ms + self.config.max_poll_interval_ms if self.is_in_group else NEVER_MS
 
-    def advance(self, now_ms: int) -> list[Todo]:
+    def advance(self, now_ms: int) -> list[Action]:
         """Return the actions that are due: heartbeats, repeated requests, and a leave if the owner does not poll."""
-        todos: list[Todo] = []
+        todos: list[Action] = []
         if self._poll_overdue_ms <= now_ms:
             todos += self._stop_for_want_of_polls()
         if self._silent_ms <= now_ms:
@@ -178,26 +178,26 @@ class ConsumerProtocolMember:
         if self._heartbeats.due_ms <= now_ms:
             todos += self._send(now_ms)
         if self._topics.due_ms <= now_ms:
-            todos += self._tell_topics(now_ms)
+            todos += self._report_topics(now_ms)
         todos += self._offsets.send_due(now_ms)
         assert self.deadline_ms > now_ms, "an action is still due"
         return todos
 
-    def _stop_for_want_of_polls(self) -> list[Todo]:
+    def _stop_for_want_of_polls(self) -> list[Action]:
         self._forget(Cause.NOT_POLLED)
         why = f"poll() was not called for {self.config.max_poll_interval_ms} ms"
-        return [self._heartbeats.farewell(), Lost(why)]
+        return [self._heartbeats.farewell(), PartitionsLost(why)]
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
-    def _send_news(self, now_ms: int) -> list[Todo]:
+    def _send_news(self, now_ms: int) -> list[Action]:
         """Send a heartbeat as soon as no other one is under way."""
         self._has_news = True
         return [] if self._heartbeats.is_awaited else self._send(now_ms)
 
-    def _send(self, now_ms: int) -> list[Todo]:
+    def _send(self, now_ms: int) -> list[Action]:
         assert self._wanted is not None, "a member in a group follows a subscription"
-        todos: list[Todo] = []
+        todos: list[Action] = []
         is_static = self.config.group_instance_id is not None
         if is_static and self.epoch == JOIN_EPOCH and (self._rejoins or self._heartbeats.is_awaited):
             todos.append(self._heartbeats.farewell())  # else its own instance id would count as taken
@@ -218,7 +218,7 @@ class ConsumerProtocolMember:
         """The partitions that the member owns, or may take at any time. Each list of owned partitions has them."""
         return self.owned if self.target is None else self.owned | self.target.partitions
 
-    def _tell_topics(self, now_ms: int) -> list[Todo]:
+    def _report_topics(self, now_ms: int) -> list[Action]:
         if self._wanted is None or self.epoch == JOIN_EPOCH:
             return []
         news = self._topics.make(self._wanted, now_ms)
@@ -231,7 +231,7 @@ class ConsumerProtocolMember:
 
     # -- responses -----------------------------------------------------------------------------------------------------
 
-    def receive(self, answer: AnyAnswer, now_ms: int) -> list[Todo]:
+    def receive(self, answer: AnyAnswer, now_ms: int) -> list[Action]:
         """Handle a response or a notice from this member's mailbox; ignore repeats and those of other members."""
         if isinstance(answer, AssignmentNotice):
             is_mine = (answer.group_id, answer.member_id) == (self.config.group_id, self.member_id)
@@ -243,28 +243,28 @@ class ConsumerProtocolMember:
         if self._heartbeats.end(request_id):
             return self._answered(answer, now_ms)
         if self._topics.end(request_id, answer.code):
-            return self._tell_topics(now_ms)
-        todos: list[Todo] = [*self._offsets.receive(answer, now_ms)]
+            return self._report_topics(now_ms)
+        todos: list[Action] = [*self._offsets.receive(answer, now_ms)]
         if self._offsets.has_doubts and self.epoch > JOIN_EPOCH:
             todos += self._send_news(now_ms)
         return todos
 
-    def _answered(self, answer: AnyAnswer, now_ms: int) -> list[Todo]:
+    def _answered(self, answer: AnyAnswer, now_ms: int) -> list[Action]:
         self._silent_ms = NEVER_MS
         answer = self._completed(answer)
-        asks = self._note_ask(answer)
+        asks = self._record_ask(answer)
         if answer.code or not isinstance(answer, ConsumerGroupHeartbeatAnswer):
             return self._refused(answer, now_ms)
         self._failures = 0
         self.epoch = answer.member_epoch
         self._is_at_rest = answer.assignment is None and answer.pending == "none" and not answer.ask
         self._heartbeats.answered(answer.heartbeat_interval_ms, now_ms)
-        todos = self._take(answer)
+        todos = self._handle_assignment(answer)
         if asks:
             self._heartbeats.say_all()
         if self._has_news or asks:
             todos += self._send(now_ms)
-        return todos + self._tell_topics(now_ms)
+        return todos + self._report_topics(now_ms)
 
     def _completed(self, answer: AnyAnswer) -> AnyAnswer:
         """Return a response. If it is the code NONE to one of many heartbeats in a record, add all else: as before."""
@@ -277,7 +277,7 @@ class ConsumerProtocolMember:
             heartbeat_interval_ms=self._heartbeats.interval_ms,
         )
 
-    def _take(self, answer: ConsumerGroupHeartbeatAnswer) -> list[Todo]:
+    def _handle_assignment(self, answer: ConsumerGroupHeartbeatAnswer) -> list[Action]:
         """Store the assignment of a response, and return the action that lets the owner reconcile with it."""
         if answer.assignment is None:
             return []
@@ -289,32 +289,32 @@ class ConsumerProtocolMember:
         self.state = move(self.state, Cause.ASSIGNED)
         return [AssignmentChanged()]
 
-    def _note_ask(self, answer: AnyAnswer) -> bool:
+    def _record_ask(self, answer: AnyAnswer) -> bool:
         """Store the `ask` of a response. Return whether it is a new one, which the next heartbeat answers."""
         ask = answer.ask if isinstance(answer, ConsumerGroupHeartbeatAnswer) else UNSET
         before, self._last_ask = self._last_ask, ask or None
         if not ask:
             return False
-        self.asked |= set(ask.topics)
+        self.requested_topics |= set(ask.topics)
         return ask != before
 
     # -- errors --------------------------------------------------------------------------------------------------------
 
-    def _refused(self, answer: AnyAnswer, now_ms: int) -> list[Todo]:
+    def _refused(self, answer: AnyAnswer, now_ms: int) -> list[Action]:
         message = None if answer.error_message is UNSET else answer.error_message
         failed = Failed(answer.code, answer.error, message)
         act = reaction(answer.code, self.epoch)
-        if act is Act.RETRY:
+        if act is ErrorAction.RETRY:
             self._failures += 1
             self._heartbeats.say_all(now_ms + self._backoff.backoff_ms(self._failures))
             return []
-        if act is Act.TELL:
+        if act is ErrorAction.REPORT:
             self._heartbeats.say_all(now_ms + self._heartbeats.interval_ms)
             return [failed]
-        if act is Act.STOP:
+        if act is ErrorAction.STOP:
             self.failed = failed
-        self._forget(Cause.FENCED if act is Act.REJOIN else Cause.REFUSED)
-        return [Lost(f"the coordinator answered {answer.error}")]
+        self._forget(Cause.FENCED if act is ErrorAction.REJOIN else Cause.REFUSED)
+        return [PartitionsLost(f"the coordinator answered {answer.error}")]
 
     def _forget(self, cause: Cause) -> None:
         """End the membership, and forget all that belongs to it."""

@@ -21,7 +21,7 @@ _RETRIED = {
 }
 
 
-class TopicNews:
+class TopicReports:
     """The `group_topics` requests of one member. One of them is under way at a time, and is sent until it is answered.
 
     Args:
@@ -30,28 +30,28 @@ class TopicNews:
 
     def __init__(self, config: ConsumerProtocolConfig, prefix: str) -> None:
         self._config, self._prefix, self._count = config, prefix, 0
-        self._told = Wanted()
-        self._telling: tuple[str, Wanted] | None = None
+        self._reported = Wanted()
+        self._reporting: tuple[str, Wanted] | None = None
         self.due_ms = NEVER_MS
         """When to send the request again that has no response."""
 
     def subscribed(self, wanted: Wanted) -> None:
         """Note a heartbeat: a pattern that is new in it comes with the topics that it matches."""
-        if self._told.regex != wanted.regex or self._told.matched is None:
-            self._told = structs.replace(self._told, regex=wanted.regex, matched=wanted.matched)
+        if self._reported.regex != wanted.regex or self._reported.matched is None:
+            self._reported = structs.replace(self._reported, regex=wanted.regex, matched=wanted.matched)
 
     def make(self, wanted: Wanted, now_ms: int) -> GroupTopics | None:
         """Make the request with the changes; None if there are none, or a request is under way."""
-        if self._telling is not None and now_ms < self.due_ms:
+        if self._reporting is not None and now_ms < self.due_ms:
             return None
-        facts = tuple(fact for name, fact in wanted.facts.items() if self._told.facts.get(name) != fact)
-        is_resolved_anew = wanted.matched is not None and self._told.matched != wanted.matched
+        facts = tuple(fact for name, fact in wanted.facts.items() if self._reported.facts.get(name) != fact)
+        is_resolved_anew = wanted.matched is not None and self._reported.matched != wanted.matched
         if not facts and not is_resolved_anew:
-            self._telling, self.due_ms = None, NEVER_MS
+            self._reporting, self.due_ms = None, NEVER_MS
             return None
         self._count += 1
         request_id = f"{self._prefix}t{self._count}"
-        self._telling, self.due_ms = (request_id, wanted), now_ms + self._config.request_timeout_ms
+        self._reporting, self.due_ms = (request_id, wanted), now_ms + self._config.request_timeout_ms
         matched = (wanted.matched or ())[:SUBSCRIBED_NAMES_MAX]
         return GroupTopics(
             request_id=request_id,
@@ -65,13 +65,13 @@ class TopicNews:
 
     def end(self, request_id: str, code: int) -> bool:
         """Note the response to a request. Return False if it belongs to no request that is under way."""
-        if self._telling is None or self._telling[0] != request_id:
+        if self._reporting is None or self._reporting[0] != request_id:
             return False
         if code not in _RETRIED:
-            self._told = self._telling[1]
-            self._telling, self.due_ms = None, NEVER_MS
+            self._reported = self._reporting[1]
+            self._reporting, self.due_ms = None, NEVER_MS
         return True
 
     def forget(self) -> None:
         """End the membership: the next one sends all facts again."""
-        self._told, self._telling, self.due_ms = Wanted(), None, NEVER_MS
+        self._reported, self._reporting, self.due_ms = Wanted(), None, NEVER_MS

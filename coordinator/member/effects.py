@@ -41,7 +41,7 @@ class Assigned(Struct, frozen=True):
     fencing_token: int
 
 
-class Lost(Struct, frozen=True):
+class PartitionsLost(Struct, frozen=True):
     """Other members may own all of this member's partitions by now. The next `poll` joins again."""
 
     why: str
@@ -96,7 +96,7 @@ Effect = (
     PrepareToJoin
     | MakePlan
     | Assigned
-    | Lost
+    | PartitionsLost
     | CoordinatorSilent
     | RejoinNeeded
     | CommitEnded

@@ -31,21 +31,21 @@ from coordinator.member.effects import (
     Failed,
     FetchEnded,
     Left,
-    Lost,
     MakePlan,
+    PartitionsLost,
     PrepareToJoin,
     RejoinNeeded,
 )
 from coordinator.member.pending_requests import Call, Calls
 from coordinator.member.reactions import (
+    ADOPT_ID,
     NEW_GENERATION,
     NEW_MEMBER,
     REJOIN,
     REJOIN_LATER,
     RETRY,
     STOP,
-    TAKE_ID,
-    Act,
+    ErrorAction,
     action,
 )
 from coordinator.member.requests import MemberConfig, Sent
@@ -71,7 +71,7 @@ from coordinator.messages.responses import (
     SyncGroupAnswer,
 )
 
-Todo = Sent | Effect
+Action = Sent | Effect
 
 
 class MemberState(Enum):
@@ -114,19 +114,19 @@ class Member:
 
     # -- the owner's calls ---------------------------------------------------------------------------------------------
 
-    def subscribe(self, why: str = "subscribed") -> list[Todo]:
+    def subscribe(self, why: str = "subscribed") -> list[Action]:
         """Join at the next `poll`, or join again with another subscription."""
         self.is_subscribed = True
         return self.request_rejoin(why)
 
-    def request_rejoin(self, why: str) -> list[Todo]:
+    def request_rejoin(self, why: str) -> list[Action]:
         """Join again at the next `poll`."""
         if self.rejoin_needed:
             return []
         self.rejoin_needed, self._why = True, why
         return [RejoinNeeded(why)]
 
-    def poll(self, now_ms: int) -> list[Todo]:
+    def poll(self, now_ms: int) -> list[Action]:
         """Record that the owner is alive. Return `PrepareToJoin` if the member has to join."""
         self._polled_ms = now_ms
         is_between_rounds = self.state in (MemberState.UNJOINED, MemberState.STABLE)
@@ -135,7 +135,7 @@ class Member:
         self._is_preparing = True
         return [PrepareToJoin(self._why)]
 
-    def join(self, protocols: tuple[Protocol, ...], now_ms: int) -> list[Todo]:
+    def join(self, protocols: tuple[Protocol, ...], now_ms: int) -> list[Action]:
         """Continue after `PrepareToJoin`; void if the member has left since.
 
         Args:
@@ -146,19 +146,19 @@ class Member:
         self._is_preparing, self._protocols = False, protocols
         return self._join(now_ms)
 
-    def plan(self, generation_id: int, assignments: Iterable[Assignment], now_ms: int) -> list[Todo]:
+    def plan(self, generation_id: int, assignments: Iterable[Assignment], now_ms: int) -> list[Action]:
         """Send the assignments after `MakePlan`; void if the generation has ended."""
         if generation_id != self.generation_id or self.state is not MemberState.COMPLETING_REBALANCE:
             return []
         return self._sync(tuple(assignments), now_ms)
 
-    def fail_to_plan(self, generation_id: int, now_ms: int) -> list[Todo]:
+    def fail_to_plan(self, generation_id: int, now_ms: int) -> list[Action]:
         """Handle a failed `MakePlan`: join again after a short wait, which leads to another `MakePlan`."""
         if generation_id != self.generation_id or self.state is not MemberState.COMPLETING_REBALANCE:
             return []
         return self._join(now_ms, wait_ms=self.config.retry_backoff_max_ms)
 
-    def commit(self, offsets: tuple[OffsetToCommit, ...], now_ms: int) -> tuple[str, list[Todo]]:
+    def commit(self, offsets: tuple[OffsetToCommit, ...], now_ms: int) -> tuple[str, list[Action]]:
         """Commit offsets as a member of this generation.
 
         Returns:
@@ -172,7 +172,7 @@ class Member:
             return ticket, [CommitEnded(ticket, error.number, error.name)]
         return ticket, self._call(requests.commit(self, ticket, offsets), now_ms)
 
-    def fetch(self, topics: tuple[TopicPartitions, ...] | None, now_ms: int) -> tuple[str, list[Todo]]:
+    def fetch(self, topics: tuple[TopicPartitions, ...] | None, now_ms: int) -> tuple[str, list[Action]]:
         """Request committed offsets, of all partitions if `topics` is None; `FetchEnded` carries the ticket."""
         ticket = self._calls.next_id()
         return ticket, self._call(requests.fetch(self, ticket, topics), now_ms)
@@ -181,7 +181,7 @@ class Member:
         """Stop waiting for a commit or a fetch."""
         self._calls.give_up(ticket)
 
-    def leave(self, reason: str, now_ms: int) -> list[Todo]:
+    def leave(self, reason: str, now_ms: int) -> list[Action]:
         """End the membership. `Left` follows if a leave is sent to the coordinator; a static member sends none."""
         self.is_subscribed = self._is_preparing = False
         todos = self._leave(reason, now_ms)
@@ -204,12 +204,12 @@ class Member:
     def _poll_overdue_ms(self) -> int:
         return self._polled_ms + self.config.max_poll_interval_ms if self.state in BEATING else NEVER_MS
 
-    def advance(self, now_ms: int) -> list[Todo]:
+    def advance(self, now_ms: int) -> list[Action]:
         """Return the actions that are due: heartbeats, repeated requests, and a leave if the owner does not poll."""
-        todos: list[Todo] = []
+        todos: list[Action] = []
         if self._poll_overdue_ms <= now_ms:
             todos += self._leave("consumer poll timeout has expired", now_ms)
-            todos.append(Lost(f"poll() was not called for {self.config.max_poll_interval_ms} ms"))
+            todos.append(PartitionsLost(f"poll() was not called for {self.config.max_poll_interval_ms} ms"))
         if self._silent_ms <= now_ms:
             self._silent_ms = NEVER_MS
             todos.append(CoordinatorSilent(self.config.session_timeout_ms))
@@ -219,19 +219,19 @@ class Member:
         assert self.deadline_ms > now_ms, "an action is still due"
         return todos
 
-    def _beat(self, now_ms: int) -> list[Todo]:
+    def _beat(self, now_ms: int) -> list[Action]:
         self._heartbeat_ms = self.config.next_heartbeat_ms(now_ms)
         self._calls.forget_old_heartbeats()
         return self._call(requests.heartbeat(self, self._calls.next_id()), now_ms)
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def receive(self, answer: AnyAnswer, now_ms: int) -> list[Todo]:
+    def receive(self, answer: AnyAnswer, now_ms: int) -> list[Action]:
         """Handle a response or a notice from this member's mailbox; ignore repeats and those of other members."""
         if isinstance(answer, RebalanceNotice):
             me = (self.config.group_id, self.member_id, self.generation_id)
             is_news = (answer.group_id, answer.member_id, answer.generation_id) == me
-            return self._note_rebalance() if is_news else []
+            return self._record_rebalance() if is_news else []
         call = self._calls.end(answer.request_id or "")
         if call is None:
             return []
@@ -255,7 +255,7 @@ class Member:
                 return [Left()]
         return []
 
-    def _joined(self, answer: JoinGroupAnswer, now_ms: int) -> list[Todo]:
+    def _joined(self, answer: JoinGroupAnswer, now_ms: int) -> list[Action]:
         if answer.protocol_type != self.config.protocol_type:
             return self._stop(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group is of type {answer.protocol_type}")
         self.state = MemberState.COMPLETING_REBALANCE
@@ -269,14 +269,14 @@ class Member:
             todos.append(MakePlan(answer.generation_id, answer.protocol_name or "", answer.members, is_planned))
         return todos
 
-    def _synced(self, answer: SyncGroupAnswer) -> list[Todo]:
+    def _synced(self, answer: SyncGroupAnswer) -> list[Action]:
         named = (answer.protocol_type, answer.protocol_name)
         if named != (self.config.protocol_type, self.protocol_name):
             return self._stop(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the assignment is for {named}")
         self.state, self.rejoin_needed = MemberState.STABLE, False
         return [Assigned(self.generation_id, self.protocol_name or "", answer.assignment, answer.fencing_token)]
 
-    def _committed(self, call: Call, answer: OffsetCommitAnswer, now_ms: int) -> list[Todo]:
+    def _committed(self, call: Call, answer: OffsetCommitAnswer, now_ms: int) -> list[Action]:
         """End a commit; an error of single partitions is the commit's error too."""
         failed = next((p for p in answer.partitions if p.code), None)
         if failed is None:
@@ -285,7 +285,7 @@ class Member:
             return self._retry(call, now_ms)
         return [CommitEnded(call.ticket, failed.code, failed.error, answer.partitions)]
 
-    def _refused(self, call: Call, answer: AnyAnswer, now_ms: int) -> list[Todo]:
+    def _refused(self, call: Call, answer: AnyAnswer, now_ms: int) -> list[Action]:
         match call.request:
             case OffsetCommit():
                 return self._commit_refused(call, call.request, answer, now_ms)
@@ -300,9 +300,9 @@ class Member:
         act = action(type(call.request), answer.code)
         if act is RETRY:
             return self._retry(call, now_ms)
-        if isinstance(answer, JoinGroupAnswer) and act in (TAKE_ID, REJOIN):
+        if isinstance(answer, JoinGroupAnswer) and act in (ADOPT_ID, REJOIN):
             self.member_id = answer.member_id or self.member_id  # else a known member would join as a new one
-        if act is TAKE_ID:
+        if act is ADOPT_ID:
             return self._join(now_ms)
         if act is REJOIN:
             self._why = "rebalance overtaken by another"
@@ -311,20 +311,20 @@ class Member:
             return self._join(now_ms, wait_ms=self._calls.backoff_ms(call.failures + 1))
         return self._end_membership(act, answer)
 
-    def _heartbeat_refused(self, answer: AnyAnswer, now_ms: int) -> list[Todo]:
+    def _heartbeat_refused(self, answer: AnyAnswer, now_ms: int) -> list[Action]:
         act = action(Heartbeat, answer.code)
         if act is RETRY:
             self._heartbeat_ms = min(self._heartbeat_ms, now_ms + self._calls.backoff_ms(1))
             return []
-        return self._note_rebalance() if act is REJOIN else self._end_membership(act, answer)
+        return self._record_rebalance() if act is REJOIN else self._end_membership(act, answer)
 
-    def _commit_refused(self, call: Call, request: OffsetCommit, answer: AnyAnswer, now_ms: int) -> list[Todo]:
+    def _commit_refused(self, call: Call, request: OffsetCommit, answer: AnyAnswer, now_ms: int) -> list[Action]:
         """End a refused commit. A refused commit of an earlier generation does not end this generation."""
         act = action(OffsetCommit, answer.code)
         if act is RETRY:
             return self._retry(call, now_ms)
         is_ours = (request.generation_id, request.member_id) == (self.generation_id, self.member_id)
-        ended: list[Todo] = [CommitEnded(call.ticket, answer.code, answer.error)]
+        ended: list[Action] = [CommitEnded(call.ticket, answer.code, answer.error)]
         if act in (NEW_GENERATION, NEW_MEMBER, STOP):
             if is_ours:
                 return self._end_membership(act, answer) + ended
@@ -332,25 +332,25 @@ class Member:
                 rebalancing = ErrorCode.REBALANCE_IN_PROGRESS
                 return [CommitEnded(call.ticket, rebalancing.number, rebalancing.name)]
         if act is REJOIN and is_ours:
-            return self._note_rebalance() + ended
+            return self._record_rebalance() + ended
         return ended
 
-    def _note_rebalance(self) -> list[Todo]:
+    def _record_rebalance(self) -> list[Action]:
         """Note that a rebalance is in progress. This has no effect during a join: `rejoin_needed` is set already."""
         return self.request_rejoin("group is already rebalancing")
 
     # -- moves ---------------------------------------------------------------------------------------------------------
 
-    def _join(self, now_ms: int, wait_ms: int = 0) -> list[Todo]:
+    def _join(self, now_ms: int, wait_ms: int = 0) -> list[Action]:
         self._calls.forget_membership()
         self.state, self._heartbeat_ms, self._silent_ms = MemberState.PREPARING_REBALANCE, NEVER_MS, NEVER_MS
         request = requests.join(self, self._calls.next_id(), self._protocols, self._why)
         return self._call(request, now_ms, wait_ms)
 
-    def _sync(self, assignments: tuple[Assignment, ...], now_ms: int) -> list[Todo]:
+    def _sync(self, assignments: tuple[Assignment, ...], now_ms: int) -> list[Action]:
         return self._call(requests.sync(self, self._calls.next_id(), assignments), now_ms)
 
-    def _leave(self, reason: str, now_ms: int) -> list[Todo]:
+    def _leave(self, reason: str, now_ms: int) -> list[Action]:
         member_id, was_in = self.member_id, self.state is not MemberState.UNJOINED
         is_dynamic = self.config.group_instance_id is None
         if is_dynamic and not member_id:
@@ -359,25 +359,25 @@ class Member:
         self.rejoin_needed, self._why = True, reason
         return self._request_leave(member_id, reason, now_ms) if is_dynamic and was_in and member_id else []
 
-    def _request_leave(self, member_id: str, reason: str, now_ms: int) -> list[Todo]:
+    def _request_leave(self, member_id: str, reason: str, now_ms: int) -> list[Action]:
         return self._call(requests.leave(self, self._calls.next_id(), member_id, reason), now_ms)
 
-    def _end_membership(self, act: Act, answer: AnyAnswer) -> list[Todo]:
+    def _end_membership(self, act: ErrorAction, answer: AnyAnswer) -> list[Action]:
         """Reset the generation, or the generation and the member id, and join again or stop."""
         if act not in (NEW_GENERATION, NEW_MEMBER):
             message = None if answer.error_message is UNSET else answer.error_message
             return self._fail(answer.code, answer.error, message)
         self._forget_generation(keep_member_id=act is NEW_GENERATION)
         self.rejoin_needed, self._why = True, f"the coordinator answered {answer.error}"
-        return [Lost(self._why)]
+        return [PartitionsLost(self._why)]
 
-    def _stop(self, error: ErrorCode, message: str) -> list[Todo]:
+    def _stop(self, error: ErrorCode, message: str) -> list[Action]:
         return self._fail(error.number, error.name, message)
 
-    def _fail(self, code: int, error: str, message: str | None) -> list[Todo]:
+    def _fail(self, code: int, error: str, message: str | None) -> list[Action]:
         self._forget_generation(keep_member_id=True)
         self.rejoin_needed = True
-        return [Lost(f"the coordinator answered {error}"), Failed(code, error, message)]
+        return [PartitionsLost(f"the coordinator answered {error}"), Failed(code, error, message)]
 
     def _forget_generation(self, *, keep_member_id: bool) -> None:
         self._calls.forget_membership()
@@ -388,9 +388,9 @@ class Member:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def _call(self, request: Sent, now_ms: int, wait_ms: int = 0) -> list[Todo]:
+    def _call(self, request: Sent, now_ms: int, wait_ms: int = 0) -> list[Action]:
         return [*self._calls.make(request, now_ms, wait_ms)]
 
-    def _retry(self, call: Call, now_ms: int) -> list[Todo]:
+    def _retry(self, call: Call, now_ms: int) -> list[Action]:
         self._calls.retry(call, now_ms)
         return []

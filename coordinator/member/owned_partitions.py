@@ -42,12 +42,12 @@ class Change(Struct, Generic[T], frozen=True):
             other callback.
     """
 
-    told: ListenerCall
+    call: ListenerCall
     partitions: frozenset[T]
     owned: frozenset[T]
 
 
-class Holding(Generic[T]):
+class OwnedPartitions(Generic[T]):
     """The partitions that one member owns. Each step yields its changes, and ends after the last callback."""
 
     def __init__(self, protocol: RebalanceProtocol) -> None:
@@ -70,7 +70,7 @@ class Holding(Generic[T]):
         elif self._is_in:
             yield from self._give_up(ListenerCall.REVOKED, self.owned, even_if_none=True)
 
-    def take(self, assigned: Collection[T]) -> Iterator[Change[T]]:
+    def assign(self, assigned: Collection[T]) -> Iterator[Change[T]]:
         """Set the owned partitions to an assignment. Other members get the revoked ones in a following round."""
         self._is_in, now = True, frozenset(assigned)
         yield from self._give_up(ListenerCall.REVOKED, self.owned - now)
@@ -88,11 +88,11 @@ class Holding(Generic[T]):
         yield from self._give_up(ListenerCall.REVOKED, self.owned)
 
     def _give_up(
-        self, told: ListenerCall, partitions: frozenset[T], *, even_if_none: bool = False
+        self, call: ListenerCall, partitions: frozenset[T], *, even_if_none: bool = False
     ) -> Iterator[Change[T]]:
         left = self.owned - partitions
         try:
             if partitions or even_if_none:
-                yield Change(told, partitions, left)
+                yield Change(call, partitions, left)
         finally:
             self.owned = left

@@ -10,7 +10,7 @@ from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.requests import JoinGroup, OffsetCommit, OffsetFetch, SyncGroup
 
 
-class Act(Enum):
+class ErrorAction(Enum):
     """A member's action after an error."""
 
     RETRY = auto()  # send the same request again, after a backoff
@@ -18,37 +18,39 @@ class Act(Enum):
     REJOIN_LATER = auto()  # join again with the same member id, after a backoff
     NEW_GENERATION = auto()  # reset the generation but not the member id, and join again
     NEW_MEMBER = auto()  # reset both, and join again
-    TAKE_ID = auto()  # join again at once, with the id in the response
-    TELL = auto()  # the caller decides
+    ADOPT_ID = auto()  # join again at once, with the id in the response
+    REPORT = auto()  # the caller decides
     STOP = auto()  # report to the owner: a retry cannot succeed
 
 
-RETRY, REJOIN, REJOIN_LATER, NEW_GENERATION, NEW_MEMBER, TAKE_ID, TELL, STOP = Act
+RETRY, REJOIN, REJOIN_LATER, NEW_GENERATION, NEW_MEMBER, ADOPT_ID, REPORT, STOP = ErrorAction
 
-_TABLE: dict[ErrorCode, tuple[Act, ...]] = {
+_TABLE: dict[ErrorCode, tuple[ErrorAction, ...]] = {
     # error                                   JoinGroup   SyncGroup       Heartbeat       OffsetCommit    OffsetFetch
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:   (STOP,        STOP,           STOP,           RETRY,          TELL),
-    ErrorCode.REQUEST_TIMED_OUT:            (STOP,        STOP,           STOP,           RETRY,          TELL),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:   (STOP,        STOP,           STOP,           RETRY,          REPORT),
+    ErrorCode.REQUEST_TIMED_OUT:            (STOP,        STOP,           STOP,           RETRY,          REPORT),
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: (RETRY,       RETRY,          RETRY,          RETRY,          RETRY),
     ErrorCode.COORDINATOR_NOT_AVAILABLE:    (RETRY,       REJOIN_LATER,   RETRY,          RETRY,          RETRY),
     ErrorCode.NOT_COORDINATOR:              (RETRY,       REJOIN_LATER,   RETRY,          RETRY,          RETRY),
-    ErrorCode.ILLEGAL_GENERATION:           (STOP,        NEW_GENERATION, NEW_GENERATION, NEW_GENERATION, TELL),
-    ErrorCode.UNKNOWN_MEMBER_ID:            (NEW_MEMBER,  NEW_MEMBER,     NEW_MEMBER,     NEW_MEMBER,     TELL),
-    ErrorCode.REBALANCE_IN_PROGRESS:        (REJOIN,      REJOIN,         REJOIN,         REJOIN,         TELL),
-    ErrorCode.GROUP_ID_NOT_FOUND:           (STOP,        STOP,           STOP,           NEW_MEMBER,     TELL),
-    ErrorCode.MEMBER_ID_REQUIRED:           (TAKE_ID,     STOP,           STOP,           TELL,           TELL),
-    ErrorCode.FENCED_INSTANCE_ID:           (STOP,        STOP,           STOP,           STOP,           TELL),
-    ErrorCode.UNSTABLE_OFFSET_COMMIT:       (STOP,        STOP,           STOP,           TELL,           RETRY),
+    ErrorCode.ILLEGAL_GENERATION:           (STOP,        NEW_GENERATION, NEW_GENERATION, NEW_GENERATION, REPORT),
+    ErrorCode.UNKNOWN_MEMBER_ID:            (NEW_MEMBER,  NEW_MEMBER,     NEW_MEMBER,     NEW_MEMBER,     REPORT),
+    ErrorCode.REBALANCE_IN_PROGRESS:        (REJOIN,      REJOIN,         REJOIN,         REJOIN,         REPORT),
+    ErrorCode.GROUP_ID_NOT_FOUND:           (STOP,        STOP,           STOP,           NEW_MEMBER,     REPORT),
+    ErrorCode.MEMBER_ID_REQUIRED:           (ADOPT_ID,    STOP,           STOP,           REPORT,         REPORT),
+    ErrorCode.FENCED_INSTANCE_ID:           (STOP,        STOP,           STOP,           STOP,           REPORT),
+    ErrorCode.UNSTABLE_OFFSET_COMMIT:       (STOP,        STOP,           STOP,           REPORT,         RETRY),
 }  # fmt: skip
 
 _COLUMNS: tuple[type, ...] = (JoinGroup, SyncGroup, Heartbeat, OffsetCommit, OffsetFetch)
 
-ON_ERROR: dict[tuple[type, int], Act] = {
-    (asked, error.number): act for error, acts in _TABLE.items() for asked, act in zip(_COLUMNS, acts, strict=True)
+ON_ERROR: dict[tuple[type, int], ErrorAction] = {
+    (request, error.number): action
+    for error, actions in _TABLE.items()
+    for request, action in zip(_COLUMNS, actions, strict=True)
 }
 """The action after an error number in the response to a request of this type."""
 
 
-def action(asked: type, code: int) -> Act:
+def action(request_type: type, code: int) -> ErrorAction:
     """Return the action after an error. An error that is not in the table ends the membership."""
-    return ON_ERROR.get((asked, code), TELL if asked in (OffsetCommit, OffsetFetch) else STOP)
+    return ON_ERROR.get((request_type, code), REPORT if request_type in (OffsetCommit, OffsetFetch) else STOP)

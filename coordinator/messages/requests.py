@@ -27,7 +27,7 @@ from coordinator.messages.move_requests import (
     TakeBack,
 )
 
-Place = Annotated[int, Meta(ge=0, le=limits.PLACE_MAX)]
+RecordOffset = Annotated[int, Meta(ge=0, le=limits.RECORD_OFFSET_MAX)]
 """The offset of a record in the transactions topic."""
 
 
@@ -127,7 +127,7 @@ class TxnOffsetCommit(BaseRequest, frozen=True, kw_only=True, tag="txn_offset_co
         generation_id: For a member of the consumer protocol, its member epoch.
     """
 
-    place: Place
+    place: RecordOffset
     topic_id: Id = ""
     producer_id: Int64
     producer_epoch: Int32
@@ -147,8 +147,8 @@ class EndedTransaction(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     producer_id: Int64
-    first: Place
-    end: Place
+    first: RecordOffset
+    end: RecordOffset
     is_committed: bool = False
 
 
@@ -156,7 +156,7 @@ class OpenTransaction(Struct, frozen=True, forbid_unknown_fields=True):
     """A transaction that has not ended. It has all records of its producer from the offset `first` on."""
 
     producer_id: Int64
-    first: Place
+    first: RecordOffset
 
 
 class SettleTransactions(BaseRequest, frozen=True, kw_only=True, tag="settle_transactions"):

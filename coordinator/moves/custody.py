@@ -2,7 +2,7 @@
 
 A request for a name that another coordinator serves is answered with a redirection. A name that is in transit has no
 server. A name without an entry is served by the owner of its slot. Without peers and without an entry a shard has no
-`KeptMoves` at all.
+`MoveStore` at all.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from coordinator.base.consumer_protocol import CONSUMERS
 from coordinator.base.errors import ErrorCode
 from coordinator.base.hashing import crc32c, shard_of
 from coordinator.base.limits import MOVE_AGE_MS, VERDICT_MS, VERDICTS_DROPPED_EVERY_MS
-from coordinator.base.slots import HERE, Holding, Place, slot_of
+from coordinator.base.slots import HERE, Holding, PartitionRef, slot_of
 from coordinator.base.states import GroupType, Phase
 from coordinator.messages.move_events import MoveIgnored
 from coordinator.messages.move_requests import AdoptGroup, MoveRecord
@@ -42,7 +42,7 @@ class Custody(Enum):
     FOREIGN = auto()  # the name was never here, and another coordinator owns its slot
 
 
-class KeptMoves:
+class MoveStore:
     """The moves of a shard.
 
     Args:
@@ -50,7 +50,7 @@ class KeptMoves:
         slots: Those about slots.
         draining: The releases that wait for open transactions, by name.
         groups: The groups of the shard.
-        place: The shard.
+        shard: The shard.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class KeptMoves:
         slots: SlotMoves,
         draining: dict[str, Draining],
         groups: GroupStore,
-        place: Place,
+        shard: PartitionRef,
     ) -> None:
         self.config, self.moves, self.slots, self.draining = config, moves, slots, draining
-        self.groups, self.place = groups, place
+        self.groups, self.shard = groups, shard
         self.noticed_ms = 0
         """The present time of the coordinator in this step."""
 
@@ -96,7 +96,7 @@ class KeptMoves:
 
     def is_of_this_shard(self, group_id: str) -> bool:
         """Return whether a name belongs to this shard."""
-        return shard_of(group_id, self.place.partitions) == self.place.partition
+        return shard_of(group_id, self.shard.partitions) == self.shard.partition
 
     def custody_of(self, group_id: str) -> Custody:
         """Return the relation of the shard to a name."""
@@ -131,12 +131,12 @@ class KeptMoves:
             return Moved(away.to, away.number)
         return moved_slot(self._holding_of(group_id))
 
-    def refuse(self, kind: Any, request: Any) -> Reply | None:
+    def refuse(self, spec: Any, request: Any) -> Reply | None:
         """Return the redirection of a request whose name is not served here; None if it is."""
         group_id = request.group_id
         if self.custody_of(group_id) is Custody.HERE:
             return None
-        return self.redirected(kind.refuse(request, ErrorCode.NOT_COORDINATOR, FOREIGN), group_id)
+        return self.redirected(spec.refuse(request, ErrorCode.NOT_COORDINATOR, FOREIGN), group_id)
 
     def redirected(self, reply: Reply, group_id: str) -> Reply:
         """Return a refusal with the coordinator that has the name, if that is known."""
@@ -166,13 +166,13 @@ class KeptMoves:
         """Store a verdict."""
         self.moves.verdicts.setdefault(group_id, {})[move_id] = verdict
 
-    def note_end(self, group_id: str, at_ms: int) -> None:
+    def record_end(self, group_id: str, at_ms: int) -> None:
         """Store the verdict about a group that has arrived and that leaves or ends now."""
         arrived = self.moves.arrived.pop(group_id, None)
         if arrived is not None:
             self.remember(group_id, arrived.move_id, Verdict(arrived.number, ADOPTED, "", arrived.at_ms, at_ms))
 
-    def drop_old(self, at_ms: int) -> None:
+    def remove_old(self, at_ms: int) -> None:
         """Drop entries that were kept long enough: verdicts, parts of moves, and foreign names that are away."""
         moves = self.moves
         if moves.is_blank:
@@ -183,13 +183,13 @@ class KeptMoves:
         moves.looked_ms = at_ms
         for group_id in list(moves.verdicts):
             known = moves.verdicts[group_id]
-            kept = {move_id: each for move_id, each in known.items() if each.kept_since_ms + VERDICT_MS > at_ms}
-            if kept:
-                moves.verdicts[group_id] = kept
+            store = {move_id: each for move_id, each in known.items() if each.kept_since_ms + VERDICT_MS > at_ms}
+            if store:
+                moves.verdicts[group_id] = store
             else:
                 del moves.verdicts[group_id]
-        for move_id in [m for m, each in moves.gathering.items() if each.released_ms + MOVE_AGE_MS <= at_ms]:
-            del moves.gathering[move_id]
+        for move_id in [m for m, each in moves.partial.items() if each.released_ms + MOVE_AGE_MS <= at_ms]:
+            del moves.partial[move_id]
         for group_id in [g for g, each in moves.away.items() if each.since_ms + VERDICT_MS <= at_ms]:
             if not self.owns(group_id):
                 del moves.away[group_id]
@@ -201,7 +201,7 @@ class KeptMoves:
         arrived = self.moves.arrived.get(group_id)
         return arrived is not None and arrived.lacks_addresses
 
-    def note_address(self, group: Group | ConsumerGroup, request: Any) -> None:
+    def record_address(self, group: Group | ConsumerGroup, request: Any) -> None:
         """Store the mailbox of the member that sends a request, if it is missing."""
         arrived = self.moves.arrived.get(group.group_id)
         if arrived is None or not arrived.lacks_addresses:
@@ -224,7 +224,7 @@ class KeptMoves:
             record=str(type(record).__struct_config__.tag),
             move_id=record.move_id,
             number=record.number,
-            partition=self.place.partition,
+            partition=self.shard.partition,
             why=why,
         )
 

@@ -18,7 +18,7 @@ from coordinator.messages.move_requests import ReleaseGroup
 from coordinator.messages.outputs import Output
 from coordinator.messages.requests import TxnOffsetCommit
 from coordinator.messages.responses import ReleaseGroupAnswer, Reply
-from coordinator.moves.custody import KeptMoves
+from coordinator.moves.custody import MoveStore
 from coordinator.state.move_state import Draining
 
 SUPERSEDED = "a later request releases the group to the same coordinator"
@@ -26,35 +26,35 @@ TOO_LONG = f"the group still has open transactions after {MOVE_DRAIN_MS} ms; rel
 MOVES_SOON = "the group moves to another coordinator when its open transactions have ended"
 
 
-def has_open_transactions(kept: KeptMoves, group_id: str) -> bool:
+def has_open_transactions(store: MoveStore, group_id: str) -> bool:
     """Return whether commits of open transactions are pending."""
-    group = kept.groups.open(group_id)
+    group = store.groups.open(group_id)
     return group is not None and bool(group.pending_commits)
 
 
-def begin(kept: KeptMoves, request: ReleaseGroup, context: Context) -> Iterator[Output]:
+def begin(store: MoveStore, request: ReleaseGroup, context: Context) -> Iterator[Output]:
     """Drain a name. A repeated request takes the place of the earlier one, and does not extend its time."""
-    before = kept.draining.get(request.group_id)
+    before = store.draining.get(request.group_id)
     until_ms = context.now_ms + MOVE_DRAIN_MS if before is None else before.until_ms
     if before is not None and before.request != request:
         yield refusal(ReleaseGroupAnswer, before.request, ErrorCode.INVALID_REQUEST, SUPERSEDED)
-    kept.draining[request.group_id] = Draining(request, context.offset, until_ms)
+    store.draining[request.group_id] = Draining(request, context.offset, until_ms)
 
 
-def refuse_commit(kept: KeptMoves, kind: Any, request: TxnOffsetCommit) -> Reply | None:
+def refuse_commit(store: MoveStore, spec: Any, request: TxnOffsetCommit) -> Reply | None:
     """Return the refusal of a commit of a drained name; None for a repeat of a pending one and for all other names."""
-    if request.group_id not in kept.draining:
+    if request.group_id not in store.draining:
         return None
-    group = kept.groups.open(request.group_id)
+    group = store.groups.open(request.group_id)
     if group is not None and request.place in group.pending_commits:
         return None
-    refused: Reply = kind.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, MOVES_SOON)
+    refused: Reply = spec.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, MOVES_SOON)
     return refused
 
 
-def due_by(kept: KeptMoves, at_ms: int) -> list[str]:
+def due_by(store: MoveStore, at_ms: int) -> list[str]:
     """Return the names that have waited for too long."""
-    return [group_id for group_id, drain in kept.draining.items() if drain.until_ms <= at_ms]
+    return [group_id for group_id, drain in store.draining.items() if drain.until_ms <= at_ms]
 
 
 def next_deadline_ms(drained: Mapping[str, Draining]) -> int:

@@ -8,34 +8,34 @@ from coordinator.messages.move_requests import AdoptGroup, AdoptSlots, PeerRecor
 from coordinator.messages.outputs import Output
 from coordinator.messages.requests import Received
 from coordinator.moves import slot_target, source, target
-from coordinator.moves.custody import KeptMoves
+from coordinator.moves.custody import MoveStore
 
 
-def received_from_peer(kept: KeptMoves, received: Received, record: PeerRecord) -> Iterator[Output]:
+def received_from_peer(store: MoveStore, received: Received, record: PeerRecord) -> Iterator[Output]:
     """Handle a record of another coordinator. One that is not believed changes nothing, and is an event."""
     at_ms = received.at_ms
     doubt = received.doubt
-    if doubt is None and record.source not in kept.config.peers:
+    if doubt is None and record.source not in store.config.peers:
         doubt = f"{record.source} is no peer of this coordinator"
     if doubt is not None:
         yield _denied(record, at_ms, doubt)
     elif isinstance(record, AdoptSlots):
-        yield from _about_slots(kept, record, at_ms)
-    elif record.to != kept.config.prefix:
-        yield from kept.ignored(record, at_ms, f"it is meant for {record.to}")
-    elif not kept.is_of_this_shard(record.group_id):
-        yield from kept.ignored(record, at_ms, "the name belongs to another shard")
+        yield from _about_slots(store, record, at_ms)
+    elif record.to != store.config.prefix:
+        yield from store.ignored(record, at_ms, f"it is meant for {record.to}")
+    elif not store.is_of_this_shard(record.group_id):
+        yield from store.ignored(record, at_ms, "the name belongs to another shard")
     elif isinstance(record, AdoptGroup):
-        yield from target.adopt(kept, record, at_ms)
+        yield from target.adopt(store, record, at_ms)
     else:
-        yield from source.answered(kept, record, at_ms)
+        yield from source.answered(store, record, at_ms)
 
 
-def _about_slots(kept: KeptMoves, record: AdoptSlots, at_ms: int) -> Iterator[Output]:
-    if record.to == kept.config.prefix:
-        yield from slot_target.adopt_slots(kept, record, at_ms)
+def _about_slots(store: MoveStore, record: AdoptSlots, at_ms: int) -> Iterator[Output]:
+    if record.to == store.config.prefix:
+        yield from slot_target.adopt_slots(store, record, at_ms)
     else:
-        yield slot_target.ignored(kept, record, at_ms, f"it is meant for {record.to}")
+        yield slot_target.ignored(store, record, at_ms, f"it is meant for {record.to}")
 
 
 def _denied(record: PeerRecord, at_ms: int, why: str) -> AccessDenied:

@@ -38,20 +38,20 @@ def resume(group: Group | ConsumerGroup, at_ms: int, noticed_ms: int, config: Co
         at_ms: The time of the record with which the group is served again.
         noticed_ms: The coordinator's present time, which may be much later.
     """
-    vitals, released_ms = group.vitals, group.vitals.now_ms
-    vitals.now_ms = max(vitals.now_ms, at_ms)
-    vitals.back_ms = 0
-    vitals.note_lateness(noticed_ms, config.late_notice_ms)
-    passed_ms = max(vitals.now_ms, vitals.back_ms) - released_ms
+    hot_state, released_ms = group.hot_state, group.hot_state.now_ms
+    hot_state.now_ms = max(hot_state.now_ms, at_ms)
+    hot_state.back_ms = 0
+    hot_state.record_lateness(noticed_ms, config.late_notice_ms)
+    passed_ms = max(hot_state.now_ms, hot_state.back_ms) - released_ms
     if isinstance(group, ConsumerGroup):
         _resume_consumers(group, passed_ms)
     else:
         _resume_classic(group, passed_ms)
-    _resume_seats(group, passed_ms)
-    vitals.seats_ms = group.seats.earliest_ms
-    vitals.publish_ms = _later(vitals.publish_ms, passed_ms)
-    vitals.offsets_ms = max(vitals.offsets_ms, vitals.now_ms)
-    vitals.earliest_ms = vitals.now_ms
+    _resume_policy_state(group, passed_ms)
+    hot_state.policy_ms = group.policy_state.earliest_ms
+    hot_state.publish_ms = _later(hot_state.publish_ms, passed_ms)
+    hot_state.offsets_ms = max(hot_state.offsets_ms, hot_state.now_ms)
+    hot_state.earliest_ms = hot_state.now_ms
 
 
 def _later(deadline_ms: int, passed_ms: int) -> int:
@@ -60,44 +60,47 @@ def _later(deadline_ms: int, passed_ms: int) -> int:
 
 
 def _resume_classic(group: Group, passed_ms: int) -> None:
-    vitals = group.vitals
-    for member_id, session in vitals.sessions.items():
+    hot_state = group.hot_state
+    for member_id, session in hot_state.sessions.items():
         member = group.members[member_id]
         if member.is_new and member.awaiting_join:
             session.deadline_ms = _later(session.deadline_ms, passed_ms)
         elif session.deadline_ms < NEVER_MS:
-            vitals.renew(session, vitals.now_ms)
-    for session in vitals.pending.values():
-        vitals.renew(session, vitals.now_ms)
-    vitals.joins_ms, vitals.syncs_ms = _later(vitals.joins_ms, passed_ms), _later(vitals.syncs_ms, passed_ms)
+            hot_state.renew(session, hot_state.now_ms)
+    for session in hot_state.pending.values():
+        hot_state.renew(session, hot_state.now_ms)
+    hot_state.joins_ms, hot_state.syncs_ms = (
+        _later(hot_state.joins_ms, passed_ms),
+        _later(hot_state.syncs_ms, passed_ms),
+    )
 
 
 def _resume_consumers(group: ConsumerGroup, passed_ms: int) -> None:
-    vitals = group.vitals
-    for waits in (vitals.sessions, vitals.revocations, vitals.joins, vitals.syncs):
+    hot_state = group.hot_state
+    for waits in (hot_state.sessions, hot_state.revocations, hot_state.joins, hot_state.syncs):
         for session in waits.values():
-            vitals.renew(session, vitals.now_ms)
+            hot_state.renew(session, hot_state.now_ms)
     held = group.held
     if held is not None:
         if held.policy == "settle":
             held.until_ms = _later(held.until_ms, passed_ms)
         held.unowned_until_ms = _later(held.unowned_until_ms, passed_ms)
-        vitals.plan_ms = held.due_ms
+        hot_state.plan_ms = held.due_ms
     else:
-        vitals.plan_ms = _later(vitals.plan_ms, passed_ms)
+        hot_state.plan_ms = _later(hot_state.plan_ms, passed_ms)
 
 
-def _resume_seats(group: Group | ConsumerGroup, passed_ms: int) -> None:
-    """Move debts, offers and quarantines to the time that was left. A newcomer in a freeze waits for its end."""
-    seats = group.seats
-    for debt in seats.debts:
-        if debt.policy != "freeze" or isinstance(debt, Vacancy):
-            debt.until_ms = _later(debt.until_ms, passed_ms)
-    for offer in seats.offers.values():
+def _resume_policy_state(group: Group | ConsumerGroup, passed_ms: int) -> None:
+    """Move pending holds, offers and quarantines to the time that was left. A newcomer waits for a freeze to end."""
+    policy_state = group.policy_state
+    for hold in policy_state.pending_holds:
+        if hold.policy != "freeze" or isinstance(hold, Vacancy):
+            hold.until_ms = _later(hold.until_ms, passed_ms)
+    for offer in policy_state.offers.values():
         offer.until_ms += passed_ms
-    if seats.quiet is not None:
-        seats.quiet.until_ms += passed_ms
-    for member_id, until_ms in seats.hidden.items():
-        seats.hidden[member_id] = until_ms + passed_ms
-    for flapper in seats.flappers.values():
-        flapper.until_ms += passed_ms if flapper.until_ms else 0
+    if policy_state.settle_timer is not None:
+        policy_state.settle_timer.until_ms += passed_ms
+    for member_id, until_ms in policy_state.quarantined.items():
+        policy_state.quarantined[member_id] = until_ms + passed_ms
+    for client in policy_state.unstable_clients.values():
+        client.until_ms += passed_ms if client.until_ms else 0

@@ -11,7 +11,7 @@ from coordinator.state.classic_group import Group
 from coordinator.state.codec import Stored, decode_group, encode_rest
 from coordinator.state.consumer_group import ConsumerGroup
 from coordinator.state.encoding import ENCODER, decode
-from coordinator.state.hot_state_codec import encode_vitals
+from coordinator.state.hot_state_codec import encode_hot_state
 
 
 class Nothing(Struct, array_like=True, frozen=True, tag=0):
@@ -28,13 +28,13 @@ class Tombstone(Struct, array_like=True, frozen=True, tag=1):
 class Living(Struct, array_like=True, frozen=True, tag=2):
     """A group, as a shard stores it."""
 
-    vitals: bytes
+    hot_state: bytes
     rest: bytes
     is_consumer: bool = False
 
     def stored(self) -> Stored:
         """Return the group in the form from which the codec decodes it."""
-        return Stored(0, 0, self.vitals, self.rest, "", self.is_consumer)
+        return Stored(0, 0, self.hot_state, self.rest, "", self.is_consumer)
 
 
 Carried = Nothing | Tombstone | Living
@@ -59,7 +59,7 @@ def read(state: bytes) -> Carried:
 def living(group: Group | ConsumerGroup) -> Living:
     """Return a group in the form in which it is sent."""
     rest = encode_rest(group)
-    return Living(encode_vitals(group.vitals, rest), rest, isinstance(group, ConsumerGroup))
+    return Living(encode_hot_state(group.hot_state, rest), rest, isinstance(group, ConsumerGroup))
 
 
 def is_too_large(carried: Living) -> bool:

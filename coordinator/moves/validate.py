@@ -11,7 +11,7 @@ from coordinator.base.limits import NEVER_MS
 from coordinator.base.states import Phase
 from coordinator.state.classic_group import Group, Member
 from coordinator.state.consumer_group import ConsumerGroup
-from coordinator.state.consumer_member import Pulse
+from coordinator.state.consumer_member import MemberSession
 
 CLASSIC_PHASES = (Phase.EMPTY, Phase.PREPARING, Phase.COMPLETING, Phase.STABLE)
 
@@ -30,26 +30,26 @@ def problem_of(group: Group | ConsumerGroup, group_id: str) -> str | None:
         return "the group has open transactions"
     group.offsets_count = sum(map(len, group.offsets.values()))
     static = [(m.group_instance_id, m.member_id) for m in group.members.values() if m.group_instance_id is not None]
-    group.vitals.instances = dict(static)
-    if len(group.vitals.instances) != len(static):
+    group.hot_state.instances = dict(static)
+    if len(group.hot_state.instances) != len(static):
         return "two members have one instance id"
     return _problem_of_consumers(group) if isinstance(group, ConsumerGroup) else _problem_of_classic(group)
 
 
 def _problem_of_classic(group: Group) -> str | None:
-    vitals, members = group.vitals, group.members.values()
-    if vitals.phase not in CLASSIC_PHASES:
+    hot_state, members = group.hot_state, group.members.values()
+    if hot_state.phase not in CLASSIC_PHASES:
         return "a classic group has a state of the consumer protocol"
-    if list(vitals.sessions) != list(group.members) or (vitals.phase is Phase.EMPTY) == bool(group.members):
+    if list(hot_state.sessions) != list(group.members) or (hot_state.phase is Phase.EMPTY) == bool(group.members):
         return "the phase does not fit the members"
     if (group.leader_id or "") not in group.members and group.members:
         return "the leader is no member"
-    is_round = vitals.phase in (Phase.PREPARING, Phase.COMPLETING)
+    is_round = hot_state.phase in (Phase.PREPARING, Phase.COMPLETING)
     if is_round != (group.round is not None):
         return "the rebalance does not fit the phase"
-    if (vitals.phase is Phase.PREPARING) != (vitals.joins_ms < NEVER_MS):
+    if (hot_state.phase is Phase.PREPARING) != (hot_state.joins_ms < NEVER_MS):
         return "the end of the joins does not fit the phase"
-    if len(vitals.pending) > limits.PENDING_MAX or not group.members.keys() >= group.seats.hidden.keys():
+    if len(hot_state.pending) > limits.PENDING_MAX or not group.members.keys() >= group.policy_state.quarantined.keys():
         return "the pending ids or the quarantines do not fit the members"
     group.supporters = dict(Counter(name for m in members for name in {p.name: None for p in m.protocols}))
     group.protocols_bytes = sum(m.protocols_bytes for m in members)
@@ -66,12 +66,18 @@ def _is_too_large(member: Member) -> bool:
 
 
 def _problem_of_consumers(group: ConsumerGroup) -> str | None:
-    vitals = group.vitals
-    if list(vitals.sessions) != list(group.members):
+    hot_state = group.hot_state
+    if list(hot_state.sessions) != list(group.members):
         return "the sessions do not fit the members"
-    if not all(isinstance(pulse, Pulse) for pulse in vitals.sessions.values()):
+    if not all(isinstance(pulse, MemberSession) for pulse in hot_state.sessions.values()):
         return "a session has no epoch"
-    waits = {*vitals.revocations, *vitals.joins, *vitals.syncs, *group.targets, *group.seats.hidden}
+    waits = {
+        *hot_state.revocations,
+        *hot_state.joins,
+        *hot_state.syncs,
+        *group.targets,
+        *group.policy_state.quarantined,
+    }
     if not waits <= group.members.keys():
         return "a wait or a target belongs to no member"
     held = [(t, n) for m in group.members.values() for part in (m.assigned, m.revoking) for t in part for n in part[t]]
@@ -83,8 +89,8 @@ def _problem_of_consumers(group: ConsumerGroup) -> str | None:
     if group.subscriptions_bytes > limits.GROUP_SUBSCRIPTIONS_BYTES_MAX:
         return "the subscriptions of the members are too large"
     for member in group.members.values():
-        group.note_settled(member)
-    vitals.unsettled = sum(not pulse.is_settled for pulse in vitals.sessions.values())
-    if vitals.phase is not group.state:
+        group.record_settled(member)
+    hot_state.unsettled = sum(not pulse.is_settled for pulse in hot_state.sessions.values())
+    if hot_state.phase is not group.state:
         return "the state does not fit the members"
     return None

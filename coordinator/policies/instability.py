@@ -1,24 +1,30 @@
 """The ends of memberships that count for the quarantine of a client.
 
-A flap is an expired session, an overdue join or sync, or a membership that ended within a minute of its beginning. A
-client is known by its instance id, or else by its client id and host. If two members that are alive share these, nobody
-can know which of them flaps, and neither is counted. If many members expire at once, one cause is behind them all, and
-none of them is counted.
+A short membership is an expired session, an overdue join or sync, or a membership that ended within a minute of its
+beginning. A client is known by its instance id, or else by its client id and host. If two members that are alive share
+these, nobody can know which of them is unstable, and neither is counted. If many members expire at once, one cause is
+behind them all, and none of them is counted.
 """
 
 from bisect import bisect_right
 from enum import Enum, auto
 
 from coordinator.base.config import Config
-from coordinator.base.limits import FLAP_MS, FLAPPERS_MAX, FLAPS_MAX, NAMESAKES_MAX, NEVER_MS
+from coordinator.base.limits import (
+    NAMESAKES_MAX,
+    NEVER_MS,
+    SHORT_MEMBERSHIPS_MAX,
+    UNSTABLE_CHECK_MS,
+    UNSTABLE_CLIENTS_MAX,
+)
 from coordinator.base.policies import Quarantine
 from coordinator.state.classic_group import Group, Member
 from coordinator.state.consumer_group import ConsumerGroup
 from coordinator.state.consumer_member import ConsumerMember
-from coordinator.state.policy_state import Flapper
+from coordinator.state.policy_state import UnstableClient
 
 FORGOTTEN_AFTER = 4
-"""A client without a flap for so many times `within_ms` begins anew."""
+"""A client without a short membership for so many times `within_ms` begins anew."""
 
 OUTAGE_DIVISOR, OUTAGE_MEMBERS_MIN = 4, 2
 """More than this many members, and more than this part of all, expire at once only for a common cause."""
@@ -33,83 +39,88 @@ class End(Enum):
     LEFT = auto()
     EXPIRED = auto()
     OVERDUE = auto()
-    REFUSED = auto()  # its join did not fit into the group, so this is no flap
+    REFUSED = auto()  # its join did not fit into the group, so this is no short membership
 
 
-def note_join(group: AnyMembers, member_id: str, now_ms: int, config: Config) -> None:
+def record_join(group: AnyMembers, member_id: str, now_ms: int, config: Config) -> None:
     """Store when a member joined, if a quarantine is in force."""
     if config.policy is not None and config.policy.quarantine is not None:
-        group.seats.joined_ms[member_id] = now_ms
+        group.policy_state.joined_ms[member_id] = now_ms
 
 
-def note_end(group: AnyMembers, member: Member | ConsumerMember, end: End, now_ms: int, config: Config) -> None:
+def record_end(group: AnyMembers, member: Member | ConsumerMember, end: End, now_ms: int, config: Config) -> None:
     """Count the end of a membership for the quarantine of its client, before the member is removed.
 
     A member in quarantine that missed a join round does not count: no round waits for it.
     """
     quarantine = config.policy.quarantine if config.policy is not None else None
-    is_missing = end is End.OVERDUE and member.member_id in group.seats.hidden
+    is_missing = end is End.OVERDUE and member.member_id in group.policy_state.quarantined
     if quarantine is None or not group.is_readable or is_missing or end is End.REFUSED:
         return
     if end is not End.LEFT and _is_outage(group, member, now_ms):
-        _take_back(group, member, now_ms, quarantine)
-    elif end is not End.LEFT or now_ms - group.seats.joined_ms.get(member.member_id, -NEVER_MS) <= FLAP_MS:
+        _remove_end(group, member, now_ms, quarantine)
+    elif (
+        end is not End.LEFT
+        or now_ms - group.policy_state.joined_ms.get(member.member_id, -NEVER_MS) <= UNSTABLE_CHECK_MS
+    ):
         _count(group, member, end, now_ms, quarantine)
 
 
-def flapper_in_quarantine(group: AnyMembers, member: Member | ConsumerMember, now_ms: int) -> Flapper | None:
+def unstable_client_in_quarantine(
+    group: AnyMembers, member: Member | ConsumerMember, now_ms: int
+) -> UnstableClient | None:
     """Return the data of a newcomer's client that has to be in quarantine now; None for every other one."""
-    flapper = group.seats.flappers.get(member.identity)
-    return flapper if flapper is not None and flapper.until_ms > now_ms else None
+    client = group.policy_state.unstable_clients.get(member.identity)
+    return client if client is not None and client.until_ms > now_ms else None
 
 
 def _is_outage(group: AnyMembers, member: Member | ConsumerMember, now_ms: int) -> bool:
     """Return whether many members have expired within one session timeout, this one included."""
-    timeout_ms = group.vitals.sessions[member.member_id].timeout_ms
-    expiries_ms = group.seats.expiries_ms
+    timeout_ms = group.hot_state.sessions[member.member_id].timeout_ms
+    expiries_ms = group.policy_state.expiries_ms
     recent = expiries_ms[bisect_right(expiries_ms, now_ms - timeout_ms) :]
     most = max((len(group.members) + len(recent)) // OUTAGE_DIVISOR, OUTAGE_MEMBERS_MIN)
-    group.seats.expiries_ms = [*recent, now_ms][-most - 1 :]
-    return len(group.seats.expiries_ms) > most
+    group.policy_state.expiries_ms = [*recent, now_ms][-most - 1 :]
+    return len(group.policy_state.expiries_ms) > most
 
 
-def _take_back(group: AnyMembers, member: Member | ConsumerMember, now_ms: int, quarantine: Quarantine) -> None:
-    """Remove the flaps of an outage: those within one session timeout."""
-    since_ms = now_ms - group.vitals.sessions[member.member_id].timeout_ms
-    for flapper in group.seats.flappers.values():
-        kept = [at_ms for at_ms in flapper.times_ms if at_ms <= since_ms]
-        if len(kept) < len(flapper.times_ms):
-            quarantines = max(len(flapper.times_ms) - max(len(kept), quarantine.flaps - 1), 0)
-            flapper.count = max(flapper.count - quarantines, 0)
-            flapper.times_ms, flapper.until_ms = kept, 0
+def _remove_end(group: AnyMembers, member: Member | ConsumerMember, now_ms: int, quarantine: Quarantine) -> None:
+    """Remove the short memberships of an outage: those within one session timeout."""
+    since_ms = now_ms - group.hot_state.sessions[member.member_id].timeout_ms
+    for client in group.policy_state.unstable_clients.values():
+        kept = [at_ms for at_ms in client.times_ms if at_ms <= since_ms]
+        if len(kept) < len(client.times_ms):
+            quarantines = max(len(client.times_ms) - max(len(kept), quarantine.flaps - 1), 0)
+            client.count = max(client.count - quarantines, 0)
+            client.times_ms, client.until_ms = kept, 0
 
 
 def _count(group: AnyMembers, member: Member | ConsumerMember, end: End, now_ms: int, quarantine: Quarantine) -> None:
-    flappers, identity = group.seats.flappers, member.identity
-    flapper = flappers.pop(identity, None) or Flapper()
-    if len(flappers) >= FLAPPERS_MAX:
-        del flappers[next(iter(flappers))]
-    flappers[identity] = flapper
+    clients, identity = group.policy_state.unstable_clients, member.identity
+    client = clients.pop(identity, None) or UnstableClient()
+    if len(clients) >= UNSTABLE_CLIENTS_MAX:
+        del clients[next(iter(clients))]
+    clients[identity] = client
     if _is_shared(group, member, end, now_ms):
-        flapper.times_ms, flapper.until_ms, flapper.shared_ms = [], 0, now_ms
-    if now_ms - flapper.shared_ms < quarantine.within_ms:
+        client.times_ms, client.until_ms, client.shared_ms = [], 0, now_ms
+    if now_ms - client.shared_ms < quarantine.within_ms:
         return
-    if flapper.times_ms and now_ms - flapper.times_ms[-1] > FORGOTTEN_AFTER * quarantine.within_ms:
-        flapper.count = 0
-    recent = [at_ms for at_ms in flapper.times_ms if at_ms > now_ms - quarantine.within_ms]
-    flapper.times_ms = [*recent, now_ms][-FLAPS_MAX:]
-    if len(flapper.times_ms) >= quarantine.flaps:
-        flapper.count += 1
-        doubled = min(flapper.count - 1, quarantine.for_max_ms.bit_length())
-        flapper.until_ms = now_ms + min(quarantine.for_ms << doubled, quarantine.for_max_ms)
+    if client.times_ms and now_ms - client.times_ms[-1] > FORGOTTEN_AFTER * quarantine.within_ms:
+        client.count = 0
+    recent = [at_ms for at_ms in client.times_ms if at_ms > now_ms - quarantine.within_ms]
+    client.times_ms = [*recent, now_ms][-SHORT_MEMBERSHIPS_MAX:]
+    if len(client.times_ms) >= quarantine.flaps:
+        client.count += 1
+        doubled = min(client.count - 1, quarantine.for_max_ms.bit_length())
+        client.until_ms = now_ms + min(quarantine.for_ms << doubled, quarantine.for_max_ms)
 
 
 def _is_shared(group: AnyMembers, member: Member | ConsumerMember, end: End, now_ms: int) -> bool:
     """Return whether another member of the same identity has joined before this one was last heard of."""
-    session = group.vitals.sessions[member.member_id]
+    session = group.hot_state.sessions[member.member_id]
     is_silent = end is End.EXPIRED and session.deadline_ms < NEVER_MS
     heard_ms = session.deadline_ms - session.timeout_ms if is_silent else now_ms
-    joined_ms, present = group.seats.joined_ms, _present(group, member.identity)
+    joined_ms, present = group.policy_state.joined_ms, _present(group, member.identity)
     return len(present) > NAMESAKES_MAX or any(
         joined_ms.get(other, -NEVER_MS) < heard_ms for other in present if other != member.member_id
     )

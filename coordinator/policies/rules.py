@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from coordinator.base.config import Config
 from coordinator.base.consumer_protocol import assigned_partitions
 from coordinator.base.states import Phase
-from coordinator.common.events import Blame, event, member_event
+from coordinator.common.events import RebalanceCause, event, member_event
 from coordinator.messages.policy_events import FreezeBegun, FreezeBroken, QuarantineEnded
 from coordinator.state.classic_group import Group, Member, Parked
 from coordinator.state.consumer_group import ConsumerGroup
@@ -29,7 +29,7 @@ def has_plain_assignments(group: Group, config: Config) -> bool:
 
 def may_be_held(group: Group, config: Config) -> bool:
     """Return whether a rebalance of the group may be held: it is Stable, and its assignments are complete."""
-    return group.phase is Phase.STABLE and has_plain_assignments(group, config) and not group.seats.is_unfinished
+    return group.phase is Phase.STABLE and has_plain_assignments(group, config) and not group.policy_state.is_unfinished
 
 
 def is_seatable(group: Group, config: Config) -> bool:
@@ -45,17 +45,17 @@ def frozen_until_ms(config: Config, now_ms: int) -> int | None:
 def begin_freeze(group: Group | ConsumerGroup, now_ms: int, config: Config) -> Iterator[FreezeBegun]:
     """Report that a freeze holds a rebalance of the group, if this freeze has not been reported yet."""
     until_ms = frozen_until_ms(config, now_ms)
-    if until_ms is not None and group.seats.frozen_until_ms != until_ms:
-        group.seats.frozen_until_ms = until_ms
-        group.vitals.seats_ms = min(group.vitals.seats_ms, group.vitals.noting(until_ms))
+    if until_ms is not None and group.policy_state.frozen_until_ms != until_ms:
+        group.policy_state.frozen_until_ms = until_ms
+        group.hot_state.policy_ms = min(group.hot_state.policy_ms, group.hot_state.track_deadline(until_ms))
         yield event(FreezeBegun, group, now_ms, until_ms=until_ms)
 
 
 def end_freeze(group: Group | ConsumerGroup, now_ms: int, config: Config) -> bool:
     """Remove the freeze that was reported, if none is in force under other policies. Return whether one was removed."""
-    is_over = group.seats.frozen_until_ms > 0 and frozen_until_ms(config, now_ms) is None
+    is_over = group.policy_state.frozen_until_ms > 0 and frozen_until_ms(config, now_ms) is None
     if is_over:
-        group.seats.frozen_until_ms = 0
+        group.policy_state.frozen_until_ms = 0
     return is_over
 
 
@@ -66,31 +66,36 @@ def unowned_max_ms(config: Config) -> int:
     return config.policy.freeze.unowned_max_ms
 
 
-def note_requests(group: Group, config: Config) -> None:
+def record_requests(group: Group, config: Config) -> None:
     """Store the parked joins of a generation that begins, to recognize their repeats, if a policy may seat members."""
-    group.seats.answered = {}
+    group.policy_state.answered = {}
     if has_plain_assignments(group, config):
         for member in group.members.values():
             if (parked := member.awaiting_join) is not None:
-                group.seats.answered[member.member_id] = Answered(checksum_of(parked.request_id, parked.reply_to))
+                group.policy_state.answered[member.member_id] = Answered(
+                    checksum_of(parked.request_id, parked.reply_to)
+                )
 
 
-def note_repeated_join(group: Group, member_id: str, asked: Parked) -> None:
+def record_repeated_join(group: Group, member_id: str, request_ref: Parked) -> None:
     """Store the join of a member that is answered as before, if its earlier join was stored.
 
     A called member that sends another join than before has done what it was called for. Its offer goes on.
     """
-    answered, checksum = group.seats.answered.get(member_id), checksum_of(asked.request_id, asked.reply_to)
+    answered, checksum = (
+        group.policy_state.answered.get(member_id),
+        checksum_of(request_ref.request_id, request_ref.reply_to),
+    )
     if answered is None or answered.join != checksum:
-        group.vitals.called.pop(member_id, None)
+        group.hot_state.called.pop(member_id, None)
     if answered is not None:
         answered.join = checksum
 
 
-def note_sync(group: Group, member_id: str, asked: Parked) -> None:
+def record_sync(group: Group, member_id: str, request_ref: Parked) -> None:
     """Store the sync of a member, if its join was stored."""
-    if (answered := group.seats.answered.get(member_id)) is not None:
-        answered.sync = checksum_of(asked.request_id, asked.reply_to)
+    if (answered := group.policy_state.answered.get(member_id)) is not None:
+        answered.sync = checksum_of(request_ref.request_id, request_ref.reply_to)
 
 
 def owns_partitions(member: Member) -> bool:
@@ -100,19 +105,19 @@ def owns_partitions(member: Member) -> bool:
 
 def end_quarantine(group: Group, member: Member, why: str, now_ms: int) -> QuarantineEnded:
     """Make a member visible again. The caller then gives it the place of a newcomer."""
-    del group.seats.hidden[member.member_id]
-    group.are_seats_news = True
+    del group.policy_state.quarantined[member.member_id]
+    group.is_policy_state_changed = True
     return member_event(QuarantineEnded, group, member, now_ms, identity=member.identity, why=why)
 
 
 def end_quarantine_of_the_last(group: Group, now_ms: int) -> Iterator[QuarantineEnded]:
     """End all quarantines if no other member is left, because nobody else could own the partitions."""
-    if group.seats.hidden and len(group.seats.hidden) == len(group.members):
+    if group.policy_state.quarantined and len(group.policy_state.quarantined) == len(group.members):
         for member in list(group.members.values()):
             yield end_quarantine(group, member, "nobody_else", now_ms)
 
 
-def broken_freeze(group: Group, behind: Blame, now_ms: int, config: Config) -> Iterator[FreezeBroken]:
+def broken_freeze(group: Group, cause: RebalanceCause, now_ms: int, config: Config) -> Iterator[FreezeBroken]:
     """Report that a rebalance begins although the group is frozen."""
     until_ms = frozen_until_ms(config, now_ms)
     if until_ms is not None and group.members and may_be_held(group, config):
@@ -120,10 +125,10 @@ def broken_freeze(group: Group, behind: Blame, now_ms: int, config: Config) -> I
             FreezeBroken,
             group,
             now_ms,
-            why=WHY_A_FREEZE_BREAKS.get(behind.cause, "metadata_changed"),
+            why=WHY_A_FREEZE_BREAKS.get(cause.name, "metadata_changed"),
             how="rebalanced",
-            member_id=behind.member_id,
-            client_id=behind.client_id,
-            client_host=behind.client_host,
+            member_id=cause.member_id,
+            client_id=cause.client_id,
+            client_host=cause.client_host,
             until_ms=until_ms,
         )

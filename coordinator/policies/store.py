@@ -28,7 +28,7 @@ def _table(written: bytes) -> PolicyTable:
     return PolicyTable(decode_policies(written).policies)
 
 
-class KeptPolicies:
+class PolicyStore:
     """The policies of a shard.
 
     Args:
@@ -58,7 +58,7 @@ class KeptPolicies:
         return self._configs[key]
 
 
-def set_policies(kept: KeptPolicies, request: SetPolicies, context: Context) -> Iterator[Output]:
+def set_policies(kept: PolicyStore, request: SetPolicies, context: Context) -> Iterator[Output]:
     """Replace the policies of a shard, unless the shard has later ones.
 
     Replies with:
@@ -101,7 +101,7 @@ def _why_not(before: Policies, policies: Policies, now_ms: int) -> str | None:
     return None if problem is None else str(problem)
 
 
-def describe_policies(kept: KeptPolicies, request: DescribePolicies, context: Context) -> Iterator[Output]:
+def describe_policies(kept: PolicyStore, request: DescribePolicies, context: Context) -> Iterator[Output]:
     """Reply with the policies that the shard keeps."""
     policies = decode_policies(kept.written)
     answer = DescribePoliciesAnswer(request_id=request.request_id, made_ms=policies.made_ms, policies=policies.policies)

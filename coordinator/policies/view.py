@@ -10,37 +10,37 @@ from coordinator.messages.responses import DescribedHold, PolicyName, Quarantine
 from coordinator.state.classic_group import Group, Member
 from coordinator.state.consumer_group import ConsumerGroup
 from coordinator.state.consumer_member import ConsumerMember
-from coordinator.state.policy_state import Flapper, Vacancy
+from coordinator.state.policy_state import UnstableClient, Vacancy
 
 
 def hold_of(group: Group) -> Hold | UnsetType:
     """Return the effect of policies for the record of a group; UNSET if they have none."""
-    seats, frozen_ms = group.seats, _frozen_until_ms(group)
-    if not (seats.is_held or seats.hidden or frozen_ms):
+    policy_state, frozen_ms = group.policy_state, _frozen_until_ms(group)
+    if not (policy_state.is_held or policy_state.quarantined or frozen_ms):
         return UNSET
     return Hold(
-        since_ms=seats.since_ms,
+        since_ms=policy_state.since_ms,
         until_ms=_until_ms(group),
         frozen_until_ms=frozen_ms,
-        vacant=len(seats.vacant),
-        standing_by=len(seats.standbys),
-        quarantined=len(seats.hidden),
+        vacant=len(policy_state.vacant),
+        standing_by=len(policy_state.standbys),
+        quarantined=len(policy_state.quarantined),
     )
 
 
 def standing_of(group: Group, member: Member) -> str | UnsetType:
     """Return the standing that a policy gives a member; UNSET if it has none."""
-    if member.member_id in group.seats.hidden:
+    if member.member_id in group.policy_state.quarantined:
         return "quarantined"
-    if member.member_id in group.vitals.called:
+    if member.member_id in group.hot_state.called:
         return "called"
-    return "standing_by" if member.member_id in group.seats.standbys else UNSET
+    return "standing_by" if member.member_id in group.policy_state.standbys else UNSET
 
 
 def hold_of_consumers(group: ConsumerGroup) -> Hold | UnsetType:
     """Return the effect of policies for the record of a group of the consumer protocol; UNSET if they have none."""
-    held, seats, frozen_ms = group.held, group.seats, _frozen_until_ms(group)
-    if held is None and not seats.hidden:
+    held, policy_state, frozen_ms = group.held, group.policy_state, _frozen_until_ms(group)
+    if held is None and not policy_state.quarantined:
         return UNSET
     return Hold(
         since_ms=None if held is None else held.since_ms,
@@ -48,7 +48,7 @@ def hold_of_consumers(group: ConsumerGroup) -> Hold | UnsetType:
         frozen_until_ms=frozen_ms,
         vacant=0 if held is None else held.vacant,
         standing_by=sum(standing_of_consumer(group, member) == "standing_by" for member in group.members.values()),
-        quarantined=len(seats.hidden),
+        quarantined=len(policy_state.quarantined),
     )
 
 
@@ -57,7 +57,7 @@ def standing_of_consumer(group: ConsumerGroup, member: ConsumerMember) -> str | 
 
     A newcomer has no target before the target assignment that is held.
     """
-    if member.member_id in group.seats.hidden:
+    if member.member_id in group.policy_state.quarantined:
         return "quarantined"
     is_waiting = group.held is not None and member.member_id not in group.targets
     return "standing_by" if is_waiting else UNSET
@@ -70,19 +70,21 @@ def policy_of(config: Config) -> PolicyName | UnsetType:
 
 def described_hold_of(group: Group) -> DescribedHold | UnsetType:
     """Return the effect of policies for the description of a group; UNSET if they have none."""
-    hold, seats = hold_of(group), group.seats
+    hold, policy_state = hold_of(group), group.policy_state
     if hold is UNSET:
         return UNSET
     return DescribedHold(
-        since_ms=seats.since_ms,
+        since_ms=policy_state.since_ms,
         until_ms=_until_ms(group),
         frozen_until_ms=_frozen_until_ms(group),
-        vacant=tuple(_vacant(group, key, vacancy) for key, vacancy in seats.vacant.items()),
+        vacant=tuple(_vacant(group, key, vacancy) for key, vacancy in policy_state.vacant.items()),
         standing_by=tuple(
-            StandingBy(member_id, standby.policy, standby.since_ms, seats.due_ms(standby))
-            for member_id, standby in seats.standbys.items()
+            StandingBy(member_id, standby.policy, standby.since_ms, policy_state.due_ms(standby))
+            for member_id, standby in policy_state.standbys.items()
         ),
-        quarantined=tuple(_quarantined(group, member_id, until_ms) for member_id, until_ms in seats.hidden.items()),
+        quarantined=tuple(
+            _quarantined(group, member_id, until_ms) for member_id, until_ms in policy_state.quarantined.items()
+        ),
     )
 
 
@@ -96,23 +98,23 @@ def _vacant(group: Group, key: str, vacancy: Vacancy) -> VacantSeat:
         cause=vacancy.cause,
         partitions=assigned_partitions(vacancy.assignment) or {},
         since_ms=vacancy.since_ms,
-        until_ms=group.seats.due_ms(vacancy),
+        until_ms=group.policy_state.due_ms(vacancy),
         offered_to=vacancy.offered_to or None,
-        led=group.seats.led == key,
+        led=group.policy_state.leader_vacancy == key,
     )
 
 
 def _quarantined(group: Group, member_id: str, until_ms: int) -> Quarantined:
     identity = group.members[member_id].identity
-    flapper = group.seats.flappers.get(identity) or Flapper()
-    return Quarantined(member_id, identity, len(flapper.times_ms), flapper.count, until_ms)
+    client = group.policy_state.unstable_clients.get(identity) or UnstableClient()
+    return Quarantined(member_id, identity, len(client.times_ms), client.count, until_ms)
 
 
 def _until_ms(group: Group) -> int | None:
-    """Return when the first debt is due; None if there is none. A debt whose seat is on offer waits for the offer."""
-    return min(map(group.seats.due_ms, group.seats.debts), default=None)
+    """Return when the first pending hold is due; None without one. One whose seat is on offer waits for the offer."""
+    return min(map(group.policy_state.due_ms, group.policy_state.pending_holds), default=None)
 
 
 def _frozen_until_ms(group: Group | ConsumerGroup) -> int | None:
-    frozen_ms = group.seats.frozen_until_ms
-    return frozen_ms if group.vitals.now_ms < frozen_ms < NEVER_MS else None
+    frozen_ms = group.policy_state.frozen_until_ms
+    return frozen_ms if group.hot_state.now_ms < frozen_ms < NEVER_MS else None

@@ -40,7 +40,7 @@ class Times(NamedTuple):
     horizon_now_ms: int
 
 
-def tell(clock: Clock, log: Sequence[Received], batch_ms: int, slack_ms: int) -> tuple[Clock, Times]:
+def advance(clock: Clock, log: Sequence[Received], batch_ms: int, slack_ms: int) -> tuple[Clock, Times]:
     """Return the clock to store for the next step, and the times of this step.
 
     Args:

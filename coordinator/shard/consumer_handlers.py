@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from coordinator.classic.checks import is_empty
 from coordinator.common import offset_topics, offsets, transactions
-from coordinator.common.handler import Kind, always
+from coordinator.common.handler import RequestSpec, always
 from coordinator.consumer import admin, classic_members, describe, heartbeat
-from coordinator.consumer.checks import GROUP_CHECKS, tells_of_few_matches, tells_of_few_partitions
+from coordinator.consumer.checks import GROUP_CHECKS, check_pattern_size, tells_of_few_partitions
 from coordinator.consumer.offset_checks import may_commit, may_commit_in_transaction, may_fetch
 from coordinator.messages.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics
 from coordinator.messages.heartbeats import Heartbeat
@@ -32,17 +32,17 @@ from coordinator.messages.requests import (
     TxnOffsetCommit,
 )
 from coordinator.shard import republish
-from coordinator.shard.handlers import KINDS
+from coordinator.shard.handlers import HANDLERS
 
 
-def _row(request: type[Struct], handler: Any, *of_the_group: Any, **columns: Any) -> Kind:
+def _row(request: type[Struct], handler: Any, *of_the_group: Any, **columns: Any) -> RequestSpec:
     """Return the row of a classic group with other checks and another handler.
 
     Args:
         columns: Further columns. Those of the classic group that concern only its own members are not taken over.
     """
-    classic = KINDS[request]
-    return Kind(
+    classic = HANDLERS[request]
+    return RequestSpec(
         classic.answer,
         handler,
         right=classic.right,
@@ -57,16 +57,16 @@ def _row(request: type[Struct], handler: Any, *of_the_group: Any, **columns: Any
     )
 
 
-CONSUMER_KINDS: dict[type[Struct], Kind] = {
+CONSUMER_HANDLERS: dict[type[Struct], RequestSpec] = {
     # -- members -------------------------------------------------------------------------------------------------------
     ConsumerGroupHeartbeat: _row(
         ConsumerGroupHeartbeat,
-        heartbeat.heartbeat,  # the short path of nearly all heartbeats is `heartbeat_of_vitals`
+        heartbeat.heartbeat,  # the short path of nearly all heartbeats is `answer_heartbeat`
         *GROUP_CHECKS,
         is_costly=heartbeat.repeats_the_assignment,
-        on_refusal=heartbeat.note_fencing,
+        on_refusal=heartbeat.record_fencing,
     ),
-    GroupTopics: _row(GroupTopics, describe.tell_topics, tells_of_few_partitions, tells_of_few_matches),
+    GroupTopics: _row(GroupTopics, describe.report_topics, tells_of_few_partitions, check_pattern_size),
     # -- the classic protocol ------------------------------------------------------------------------------------------
     JoinGroup: _row(JoinGroup, classic_members.join, *classic_members.JOIN_CHECKS),
     SyncGroup: _row(SyncGroup, classic_members.sync, *classic_members.SYNC_CHECKS),
@@ -78,7 +78,7 @@ CONSUMER_KINDS: dict[type[Struct], Kind] = {
         offsets.store,
         may_commit,
         answers_at_once=offsets.commit_nothing,
-        on_refusal=offsets.note_rejection,
+        on_refusal=offsets.record_rejection,
     ),
     TxnOffsetCommit: _row(
         TxnOffsetCommit,

@@ -24,7 +24,7 @@ from coordinator.base.limits import NEVER_MS
 from coordinator.base.states import Phase
 from coordinator.classic.describe import publish, publishing
 from coordinator.classic.rebalance import prepare, refuse_join, refuse_sync, subscribed, vote
-from coordinator.common.events import Blame, event
+from coordinator.common.events import RebalanceCause, event
 from coordinator.common.refusals import refusal
 from coordinator.consumer import topics
 from coordinator.consumer.classic_members import UPGRADES, assignment_bytes
@@ -34,11 +34,11 @@ from coordinator.messages.outputs import Output
 from coordinator.messages.requests import JoinGroup
 from coordinator.messages.responses import Ask, ConsumerGroupHeartbeatAnswer, Reply
 from coordinator.shard.budget import answer_bytes
-from coordinator.shard.consumer_handlers import CONSUMER_KINDS
-from coordinator.shard.handlers import KINDS
-from coordinator.state.classic_group import Group, Member, Vitals
-from coordinator.state.consumer_group import ConsumerGroup, ConsumerVitals, Topic
-from coordinator.state.consumer_member import Classic, ConsumerMember, Partitions, Pulse
+from coordinator.shard.consumer_handlers import CONSUMER_HANDLERS
+from coordinator.shard.handlers import HANDLERS
+from coordinator.state.classic_group import Group, HotState, Member
+from coordinator.state.consumer_group import ConsumerGroup, ConsumerHotState, Topic
+from coordinator.state.consumer_member import Classic, ConsumerMember, MemberSession, Partitions
 from coordinator.state.group import Session
 
 
@@ -59,8 +59,8 @@ def found(
 
 def _refused_by(group: Group | ConsumerGroup, request: Any, config: Config) -> Reply | None:
     """Return the refusal of a request by the group that would be made for it; None if the request passes all checks."""
-    row = CONSUMER_KINDS[type(request)] if isinstance(group, ConsumerGroup) else KINDS[type(request)]
-    if (refused := row.refuse_costly(group, request, group.allowance, group.vitals.now_ms)) is not None:
+    row = CONSUMER_HANDLERS[type(request)] if isinstance(group, ConsumerGroup) else HANDLERS[type(request)]
+    if (refused := row.refuse_costly(group, request, group.allowance, group.hot_state.now_ms)) is not None:
         return refused
     error = row.error_of(group, request, config)
     return None if error is ErrorCode.NONE else row.refuse(request, error)
@@ -102,7 +102,7 @@ def _upgrade(
 
     A refusal may name many topics, so it counts against the allowance for large responses.
     """
-    row = CONSUMER_KINDS[type(request)]
+    row = CONSUMER_HANDLERS[type(request)]
     if (refused := row.refuse_costly(group, request, group.allowance, now_ms)) is not None:
         yield refused
         return None
@@ -127,12 +127,12 @@ def downgrade(
             with other topics, has just raised the group epoch. The generation is the epoch before, so that the members
             keep their generation, and the responses to their heartbeats ask them to rejoin.
     """
-    is_stale = group.vitals.assignment_epoch < group.vitals.group_epoch
-    group.vitals.group_epoch -= has_lost_consumer
+    is_stale = group.hot_state.assignment_epoch < group.hot_state.group_epoch
+    group.hot_state.group_epoch -= has_lost_consumer
     classic = _downgraded(group, now_ms, config)
     yield _conversion(classic, group.generation_id, now_ms)
     if is_stale:
-        yield from publishing(classic, prepare(classic, Blame("group_converted"), now_ms, config))
+        yield from publishing(classic, prepare(classic, RebalanceCause("group_converted"), now_ms, config))
     else:
         yield publish(classic)
     return classic
@@ -160,9 +160,9 @@ def _replaced(group: Group | ConsumerGroup, now_ms: int) -> Group | ConsumerGrou
     """
     other: Group | ConsumerGroup
     if isinstance(group, Group):
-        other = ConsumerGroup(vitals=ConsumerVitals(), group_id=group.group_id, since_ms=now_ms)
+        other = ConsumerGroup(hot_state=ConsumerHotState(), group_id=group.group_id, since_ms=now_ms)
     else:
-        other = Group(vitals=Vitals(), group_id=group.group_id, since_ms=now_ms)
+        other = Group(hot_state=HotState(), group_id=group.group_id, since_ms=now_ms)
     _take_over(other, group, now_ms)
     return other
 
@@ -174,16 +174,16 @@ def _take_over(group: Group | ConsumerGroup, before: Group | ConsumerGroup, now_
     group.pending_commits = before.pending_commits
     group.published_ms = before.published_ms
     _take_quarantines(group, before)
-    group.vitals.now_ms, group.vitals.back_ms = max(now_ms, before.vitals.now_ms), before.vitals.back_ms
-    group.look_at_offsets(group.vitals.now_ms)
+    group.hot_state.now_ms, group.hot_state.back_ms = max(now_ms, before.hot_state.now_ms), before.hot_state.back_ms
+    group.schedule_offset_expiry(group.hot_state.now_ms)
 
 
 def _take_quarantines(group: Group | ConsumerGroup, before: Group | ConsumerGroup) -> None:
     """Copy the quarantines, and the ends of memberships that count for them. The holds of other policies end."""
-    seats, old = group.seats, before.seats
-    seats.hidden, seats.flappers = dict(old.hidden), old.flappers
-    seats.expiries_ms, seats.joined_ms = old.expiries_ms, dict(old.joined_ms)
-    group.vitals.seats_ms = group.vitals.noting(min(seats.hidden.values(), default=NEVER_MS))
+    policy_state, old = group.policy_state, before.policy_state
+    policy_state.quarantined, policy_state.unstable_clients = dict(old.quarantined), old.unstable_clients
+    policy_state.expiries_ms, policy_state.joined_ms = old.expiries_ms, dict(old.joined_ms)
+    group.hot_state.policy_ms = group.hot_state.track_deadline(min(policy_state.quarantined.values(), default=NEVER_MS))
 
 
 # -- classic to consumer -----------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class Refusal(NamedTuple):
         return refusal(ConsumerGroupHeartbeatAnswer, request, self.error, self.why, ask=ask)
 
 
-class _Reading(NamedTuple):
+class _ReadMember(NamedTuple):
     """The subscription and the partitions of a member of a classic group."""
 
     member: Member
@@ -216,29 +216,29 @@ class _Reading(NamedTuple):
 
 def _upgraded(group: Group, request: ConsumerGroupHeartbeat, now_ms: int, config: Config) -> ConsumerGroup | Refusal:
     """Return a classic group with members as a group of the consumer protocol; the group itself does not change."""
-    readings = _read(group, config)
-    if isinstance(readings, Refusal):
-        return readings
+    read_members = _read(group, config)
+    if isinstance(read_members, Refusal):
+        return read_members
     named = {fact.topic for fact in request.topics}
-    unknown = sorted({topic for reading in readings for topic in reading.assigned if topic not in named})
+    unknown = sorted({topic for read_member in read_members for topic in read_member.assigned if topic not in named})
     if unknown:
         why = "the partitions of the group's members are not known yet"
         return Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, why, Ask(tuple(unknown)))
     epoch = group.generation_id
-    vitals = ConsumerVitals(group_epoch=epoch, assignment_epoch=epoch)
-    other = ConsumerGroup(vitals=vitals, group_id=group.group_id, since_ms=now_ms)
+    hot_state = ConsumerHotState(group_epoch=epoch, assignment_epoch=epoch)
+    other = ConsumerGroup(hot_state=hot_state, group_id=group.group_id, since_ms=now_ms)
     _take_over(other, group, now_ms)
-    facts = topics.told(other, request.topics, is_authoritative=False)
-    for topic in {topic: None for reading in readings for topic in reading.subscription.topics}:
+    facts = topics.reported_topics(other, request.topics, is_authoritative=False)
+    for topic in {topic: None for read_member in read_members for topic in read_member.subscription.topics}:
         if topic in facts:
             other.set_topic(topic, facts[topic])
-    for reading in readings:
-        _add_classic(other, reading, facts, group.vitals.sessions[reading.member.member_id], epoch)
-    other.vitals.phase = other.state
+    for read_member in read_members:
+        _add_classic(other, read_member, facts, group.hot_state.sessions[read_member.member.member_id], epoch)
+    other.hot_state.phase = other.state
     return other
 
 
-def _read(group: Group, config: Config) -> list[_Reading] | Refusal:
+def _read(group: Group, config: Config) -> list[_ReadMember] | Refusal:
     """Return the subscriptions and the partitions of all members; a refusal if the group may not be converted."""
     if config.group_consumer_migration_policy not in UPGRADES:
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, "its members use the classic protocol, and may not be mixed")
@@ -249,7 +249,7 @@ def _read(group: Group, config: Config) -> list[_Reading] | Refusal:
     if group.protocol_name is None or not group.generation_id:
         why = "its first join phase has not ended yet"
         return Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, why)
-    readings = []
+    read_members = []
     for member in group.members.values():
         try:
             subscription = read_subscription(member.metadata(group.protocol_name))
@@ -258,32 +258,32 @@ def _read(group: Group, config: Config) -> list[_Reading] | Refusal:
             return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"the data of its member {member.member_id} cannot be read")
         if user_data:
             return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, "its members use an assignor of their own")
-        readings.append(_Reading(member, subscription, assigned))
-    return readings
+        read_members.append(_ReadMember(member, subscription, assigned))
+    return read_members
 
 
 def _add_classic(
-    group: ConsumerGroup, reading: _Reading, facts: dict[str, Topic], session: Session, epoch: int
+    group: ConsumerGroup, read_member: _ReadMember, facts: dict[str, Topic], session: Session, epoch: int
 ) -> None:
     """Add a member of the classic protocol with its partitions. A partition of two members stays with the first."""
-    before = reading.member
+    before = read_member.member
     member = ConsumerMember(
         member_id=before.member_id,
         group_instance_id=before.group_instance_id,
         client_id=before.client_id,
         client_host=before.client_host,
         reply_to=before.reply_to,
-        rack_id=reading.subscription.rack_id,
+        rack_id=read_member.subscription.rack_id,
         rebalance_timeout_ms=before.rebalance_timeout_ms,
-        names=tuple(sorted(set(reading.subscription.topics))),
+        names=tuple(sorted(set(read_member.subscription.topics))),
         previous_epoch=epoch,
         fencing_token=before.fencing_token,
         classic=Classic(before.protocols),
     )
-    group.add(member, Pulse(0, session.timeout_ms, epoch=epoch, is_settled=True, is_classic=True))
-    group.vitals.renew(group.vitals.sessions[member.member_id], group.vitals.now_ms)
+    group.add(member, MemberSession(0, session.timeout_ms, epoch=epoch, is_settled=True, is_classic=True))
+    group.hot_state.renew(group.hot_state.sessions[member.member_id], group.hot_state.now_ms)
     assigned: Partitions = {}
-    for topic, numbers in reading.assigned.items():
+    for topic, numbers in read_member.assigned.items():
         fact = facts.get(topic, Topic())
         taken = group.holders.get(fact.topic_id or "", {})
         free = [n for n in dict.fromkeys(numbers) if 0 <= n < fact.partitions and n not in taken]
@@ -313,7 +313,7 @@ def _downgraded(group: ConsumerGroup, now_ms: int, config: Config) -> Group:
     A member with partitions in its target that it did not have gets a fencing token above that of their last owners.
     """
     other = Group(
-        vitals=Vitals(phase=Phase.STABLE, generation_id=group.vitals.group_epoch),
+        hot_state=HotState(phase=Phase.STABLE, generation_id=group.hot_state.group_epoch),
         group_id=group.group_id,
         since_ms=now_ms,
         protocol_type=CONSUMERS,
@@ -321,7 +321,7 @@ def _downgraded(group: ConsumerGroup, now_ms: int, config: Config) -> Group:
     _take_over(other, group, now_ms)
     for member in group.members.values():
         assert member.classic is not None, "only classic members stay"
-        session = Session(0, group.vitals.sessions[member.member_id].timeout_ms)
+        session = Session(0, group.hot_state.sessions[member.member_id].timeout_ms)
         target, token = group.targets.get(member.member_id, {}), member.fencing_token
         if any(n not in member.assigned.get(topic_id, {}) for topic_id, numbers in target.items() for n in numbers):
             token = other.next_token(now_ms, config.fencing_token_floor)
@@ -340,7 +340,7 @@ def _downgraded(group: ConsumerGroup, now_ms: int, config: Config) -> Group:
             ),
             session,
         )
-        other.vitals.renew(session, other.vitals.now_ms)
+        other.hot_state.renew(session, other.hot_state.now_ms)
     other.protocol_name = vote(other)
     other.subscribed_topics = subscribed(other)
     return other

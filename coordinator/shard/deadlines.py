@@ -23,10 +23,10 @@ class Deadlines:
 
     def begin(self, group: Group | ConsumerGroup, received: Received) -> int:
         """Set a group's time to that of a request, and return it."""
-        vitals = group.vitals
-        vitals.now_ms = max(received.at_ms, vitals.now_ms)
-        vitals.note_lateness(self._step.times.now_ms, self._state.config.late_notice_ms)
-        return vitals.now_ms
+        hot_state = group.hot_state
+        hot_state.now_ms = max(received.at_ms, hot_state.now_ms)
+        hot_state.record_lateness(self._step.times.now_ms, self._state.config.late_notice_ms)
+        return hot_state.now_ms
 
     def pass_time(self) -> Iterator[Output]:
         """Fire the deadlines of groups whose requests are all handled, until the budget is used up."""
@@ -42,14 +42,14 @@ class Deadlines:
 
     def _end_drains(self, horizon_ms: int) -> Iterator[Output]:
         """Refuse the releases of names that have waited for too long."""
-        for group_id in drain.due_by(self._state.kept_moves, horizon_ms) if self._state.kept_moves is not None else ():
+        for group_id in drain.due_by(self._state.move_store, horizon_ms) if self._state.move_store is not None else ():
             if group_id not in self._step.waiting:
                 yield from self.end_drain(group_id, horizon_ms)
 
     def end_drain(self, group_id: str, at_ms: int) -> Iterator[Output]:
         """Release a name whose open transactions have ended, or refuse its release after too long a wait."""
-        if self._state.kept_moves is not None:
-            yield from source.end_drain(self._state.kept_moves, group_id, at_ms)
+        if self._state.move_store is not None:
+            yield from source.end_drain(self._state.move_store, group_id, at_ms)
 
     def advance_all(self, until_ms: int) -> Iterator[Output]:
         """Fire the deadlines of all groups up to the time of a request, but for those whose requests wait."""
@@ -58,12 +58,12 @@ class Deadlines:
                 yield from self.advance(group_id, until_ms, self._step.times.now_ms)
 
     def advance(self, group_id: str, until_ms: int, noticed_ms: int) -> Iterator[Output]:
-        vitals = self._state.store.vitals_of(group_id)
-        if vitals is None or vitals.earliest_ms > max(until_ms, vitals.now_ms):
+        hot_state = self._state.store.hot_state_of(group_id)
+        if hot_state is None or hot_state.earliest_ms > max(until_ms, hot_state.now_ms):
             return
         group = self._state.store.open(group_id)
-        assert group is not None, "a group with vitals exists"
-        until_ms, epoch = max(until_ms, vitals.now_ms), group.generation_id
+        assert group is not None, "a group with hot state exists"
+        until_ms, epoch = max(until_ms, hot_state.now_ms), group.generation_id
         yield from timers_of(group).advance(group, until_ms, noticed_ms, self._state.policies.config_of(group_id))
         if (yield from self.conclude(group, has_lost_consumer=group.generation_id > epoch)):
             yield from self.advance(group_id, until_ms, noticed_ms)
@@ -71,12 +71,12 @@ class Deadlines:
     def conclude(self, group: Group | ConsumerGroup, *, has_lost_consumer: bool) -> Generator[Output, None, bool]:
         """Remove a group that has ended, or replace it by a classic one if need be. Return whether it was replaced."""
         if group.phase is Phase.DEAD:
-            self._state.store.forget(group)
-            if self._state.kept_moves is not None:
-                self._state.kept_moves.note_end(group.group_id, group.vitals.now_ms)
-                yield from self.end_drain(group.group_id, group.vitals.now_ms)
+            self._state.store.remove_ended(group)
+            if self._state.move_store is not None:
+                self._state.move_store.record_end(group.group_id, group.hot_state.now_ms)
+                yield from self.end_drain(group.group_id, group.hot_state.now_ms)
         elif isinstance(group, ConsumerGroup) and must_downgrade(group, self._state.config):
-            now_ms, config = group.vitals.now_ms, self._state.config
+            now_ms, config = group.hot_state.now_ms, self._state.config
             self._state.store.put((yield from downgrade(group, now_ms, config, has_lost_consumer=has_lost_consumer)))
             return True
         return False

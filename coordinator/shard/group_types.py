@@ -9,13 +9,13 @@ from coordinator.classic.describe import publishing
 from coordinator.common.timers import Timers
 from coordinator.consumer import deadlines as consumer_deadlines
 from coordinator.consumer import epochs, heartbeat
-from coordinator.consumer.publish import following
+from coordinator.consumer.publish import group_after
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.heartbeats import AnyHeartbeat, Heartbeat
 from coordinator.messages.outputs import Output
 from coordinator.messages.responses import Reply
-from coordinator.state.classic_group import Group, Vitals
-from coordinator.state.consumer_group import ConsumerGroup, ConsumerVitals
+from coordinator.state.classic_group import Group, HotState
+from coordinator.state.consumer_group import ConsumerGroup, ConsumerHotState
 
 
 def timers_of(group: Group | ConsumerGroup) -> Timers[Any]:
@@ -23,14 +23,14 @@ def timers_of(group: Group | ConsumerGroup) -> Timers[Any]:
     return consumer_deadlines.TIMERS if isinstance(group, ConsumerGroup) else deadlines.TIMERS
 
 
-def answer_of_vitals(
-    vitals: Vitals | ConsumerVitals, request: AnyHeartbeat, at_ms: int, config: Config
+def answer_from_hot_state(
+    hot_state: HotState | ConsumerHotState, request: AnyHeartbeat, at_ms: int, config: Config
 ) -> Reply | None:
-    """Return the reply to a heartbeat that needs only the vitals of its group; None for every other one."""
+    """Return the reply to a heartbeat that needs only the hot state of its group; None for every other one."""
     if type(request) is Heartbeat:
-        return join.heartbeat_of_vitals(vitals, request, at_ms) if type(vitals) is Vitals else None
+        return join.answer_heartbeat(hot_state, request, at_ms) if type(hot_state) is HotState else None
     assert type(request) is ConsumerGroupHeartbeat, "only heartbeats have a short path"
-    return heartbeat.heartbeat_of_vitals(vitals, request, at_ms, config)
+    return heartbeat.answer_heartbeat(hot_state, request, at_ms, config)
 
 
 def with_published(
@@ -38,12 +38,12 @@ def with_published(
 ) -> Iterator[Output]:
     """Return the outputs of a request, with the records and events that the group publishes after them."""
     if isinstance(group, ConsumerGroup):
-        return following(group, outputs, at_ms, config, getattr(request, "member_id", ""))
+        return group_after(group, outputs, at_ms, config, getattr(request, "member_id", ""))
     return publishing(group, outputs)
 
 
 def reconsidered(group: Group | ConsumerGroup, at_ms: int, config: Config) -> Iterator[Output]:
     """Apply other policies to what a group holds, and return the outputs, with the records and events after them."""
     if isinstance(group, ConsumerGroup):
-        return following(group, epochs.reconsider(group, at_ms, config), at_ms, config)
+        return group_after(group, epochs.reconsider(group, at_ms, config), at_ms, config)
     return publishing(group, policy_deadlines.reconsider(group, at_ms, config))

@@ -1,4 +1,5 @@
-"""The table of all kinds of requests. The shard handles a request by its row; `handler.Kind` explains the columns.
+"""The table of all kinds of requests. The shard handles a request by its row; `handler.RequestSpec` explains the
+columns.
 
 To add a kind of request, change these files in this order:
 
@@ -21,7 +22,7 @@ from coordinator.base.errors import ErrorCode
 from coordinator.base.states import GroupType
 from coordinator.classic import admin, checks, describe, join, leave
 from coordinator.common import authorizer, heartbeat_batches, offset_topics, offsets, refusals, transactions
-from coordinator.common.handler import Kind, Right, Subject, TopicRight, always, unless
+from coordinator.common.handler import RequestSpec, Right, Subject, TopicRight, always, unless
 from coordinator.consumer import checks as consumer_checks
 from coordinator.consumer import not_found
 from coordinator.messages.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics
@@ -106,9 +107,9 @@ DESCRIBE_GROUP = Right(Operation.DESCRIBE, Resource.GROUP)
 DESCRIBE_CLUSTER = Right(Operation.DESCRIBE, Resource.CLUSTER)
 ALTER_CLUSTER = Right(Operation.ALTER, Resource.CLUSTER)
 
-KINDS: dict[type[Struct], Kind] = {
+HANDLERS: dict[type[Struct], RequestSpec] = {
     # -- members -------------------------------------------------------------------------------------------------------
-    JoinGroup: Kind(
+    JoinGroup: RequestSpec(
         JoinGroupAnswer,
         join.join,
         right=READ_GROUP,
@@ -118,46 +119,46 @@ KINDS: dict[type[Struct], Kind] = {
         of_the_group=(
             checks.has_room,
             checks.has_room_for_its_metadata,
-            checks.speaks_our_protocol,
+            checks.check_protocol,
             checks.is_not_pending_and_static,
-            checks.is_known_if_it_says_so,
+            checks.check_member_known,
         ),
         founds=GroupType.CLASSIC,
         creates_group=join.is_of_a_newcomer,
         is_costly=join.is_answered_with_all_members,
         answers_at_once=join.repeated,
-        on_refusal=join.turn_away,
+        on_refusal=join.reject_join,
         refusal_fields=refusals.member_id,
     ),
-    SyncGroup: Kind(
+    SyncGroup: RequestSpec(
         SyncGroupAnswer,
         join.sync,
         right=READ_GROUP,
         needs_group_id=True,
         absent=ErrorCode.UNKNOWN_MEMBER_ID,
-        of_the_group=(*checks.of_vitals(*checks.OF_A_MEMBER), checks.names_our_protocol, checks.syncs_are_taken),
+        of_the_group=(*checks.of_hot_state(*checks.OF_A_MEMBER), checks.names_our_protocol, checks.syncs_are_taken),
     ),
-    Heartbeat: Kind(
+    Heartbeat: RequestSpec(
         HeartbeatAnswer,
-        join.heartbeat,  # the short path of nearly all heartbeats is `heartbeat_of_vitals`
+        join.heartbeat,  # the short path of nearly all heartbeats is `answer_heartbeat`
         right=READ_GROUP,
         needs_group_id=True,
         absent=ErrorCode.UNKNOWN_MEMBER_ID,
-        of_the_group=checks.of_vitals(*checks.OF_A_MEMBER),
+        of_the_group=checks.of_hot_state(*checks.OF_A_MEMBER),
     ),
-    Heartbeats: Kind(  # each heartbeat is handled by the row above, and needs its right
+    Heartbeats: RequestSpec(  # each heartbeat is handled by the row above, and needs its right
         HeartbeatsAnswer,
         heartbeat_batches.answer,
         subject=Subject.HEARTBEATS,
         on_its_own=(checks.has_even_columns,),
     ),
-    LeaveGroup: Kind(
+    LeaveGroup: RequestSpec(
         LeaveGroupAnswer,
         leave.leave,
         right=READ_GROUP,
         needs_group_id=True,
     ),
-    ConsumerGroupHeartbeat: Kind(
+    ConsumerGroupHeartbeat: RequestSpec(
         ConsumerGroupHeartbeatAnswer,
         not_found.heartbeat,  # `consumer_handlers` has the rows of groups of the consumer protocol
         right=READ_GROUP,
@@ -167,26 +168,28 @@ KINDS: dict[type[Struct], Kind] = {
         creates_group=consumer_checks.is_of_a_newcomer,
         reason=not_found.reason,
     ),
-    GroupTopics: Kind(
+    GroupTopics: RequestSpec(
         GroupTopicsAnswer,
         not_found.group_topics,
         right=READ_GROUP,
         needs_group_id=True,
     ),
     # -- offsets -------------------------------------------------------------------------------------------------------
-    OffsetCommit: Kind(
+    OffsetCommit: RequestSpec(
         OffsetCommitAnswer,
         offsets.commit,
         right=READ_GROUP,
         topic_right=TopicRight(Operation.READ, "offsets", CommittedPartition),
         absent=ErrorCode.GROUP_ID_NOT_FOUND,
-        of_the_group=unless(checks.is_from_outside, *checks.of_vitals(*checks.OF_A_MEMBER), checks.commits_are_taken),
+        of_the_group=unless(
+            checks.is_from_outside, *checks.of_hot_state(*checks.OF_A_MEMBER), checks.commits_are_taken
+        ),
         creates_group=offsets.is_from_no_member,
         answers_at_once=offsets.commit_nothing,
-        on_refusal=offsets.note_rejection,
+        on_refusal=offsets.record_rejection,
         refusal_fields=refusals.every_commit,
     ),
-    TxnOffsetCommit: Kind(
+    TxnOffsetCommit: RequestSpec(
         TxnOffsetCommitAnswer,
         transactions.commit,
         right=READ_GROUP,
@@ -195,20 +198,20 @@ KINDS: dict[type[Struct], Kind] = {
         needs_group_id=True,
         absent=ErrorCode.GROUP_ID_NOT_FOUND,
         of_the_group=(
-            *unless(transactions.is_from_outside, *checks.of_vitals(*checks.OF_A_MEMBER)),
+            *unless(transactions.is_from_outside, *checks.of_hot_state(*checks.OF_A_MEMBER)),
             transactions.has_room,
         ),
         creates_group=transactions.is_from_no_member,
         answers_at_once=transactions.refuse_late,
         refusal_fields=refusals.every_commit,
     ),
-    SettleTransactions: Kind(
+    SettleTransactions: RequestSpec(
         SettleTransactionsAnswer,
         transactions.settle,
         subject=Subject.TRANSACTIONS,
         right=ALTER_CLUSTER._replace(holder=authorizer.COORDINATOR),
     ),
-    OffsetFetch: Kind(
+    OffsetFetch: RequestSpec(
         OffsetFetchAnswer,
         offsets.fetch,
         right=DESCRIBE_GROUP,
@@ -217,7 +220,7 @@ KINDS: dict[type[Struct], Kind] = {
         is_costly=offsets.is_for_all_partitions,
         refusal_fields=refusals.every_offset,
     ),
-    OffsetDelete: Kind(
+    OffsetDelete: RequestSpec(
         OffsetDeleteAnswer,
         offsets.delete,
         right=DELETE_GROUP,
@@ -227,14 +230,14 @@ KINDS: dict[type[Struct], Kind] = {
         of_the_group=(checks.is_of_consumers_or_empty,),
     ),
     # -- administration ------------------------------------------------------------------------------------------------
-    DescribeGroup: Kind(
+    DescribeGroup: RequestSpec(
         DescribeGroupAnswer,
         describe.describe,
         right=DESCRIBE_GROUP,
         is_costly=always,
         refusal_fields=refusals.group_id,
     ),
-    ConsumerGroupDescribe: Kind(
+    ConsumerGroupDescribe: RequestSpec(
         ConsumerGroupDescribeAnswer,
         not_found.describe,
         right=DESCRIBE_GROUP,
@@ -242,121 +245,121 @@ KINDS: dict[type[Struct], Kind] = {
         needs_group_id=True,
         refusal_fields=refusals.group_id,
     ),
-    ListGroups: Kind(
+    ListGroups: RequestSpec(
         ListGroupsAnswer,
         admin.list_groups,
         subject=Subject.GROUPS,
         visible=authorizer.visible_groups,
         is_costly=always,
     ),
-    DeleteGroup: Kind(
+    DeleteGroup: RequestSpec(
         DeleteGroupAnswer,
         offsets.delete_group,
         right=DELETE_GROUP,
         absent=ErrorCode.GROUP_ID_NOT_FOUND,
         of_the_group=(checks.is_empty,),
     ),
-    RebalanceGroup: Kind(
+    RebalanceGroup: RequestSpec(
         RebalanceGroupAnswer,
         admin.rebalance,
         right=READ_GROUP,
         needs_group_id=True,
         absent=ErrorCode.GROUP_ID_NOT_FOUND,
     ),
-    ExpelMember: Kind(
+    ExpelMember: RequestSpec(
         ExpelMemberAnswer,
         leave.expel,
         right=READ_GROUP,
         needs_group_id=True,
         absent=ErrorCode.GROUP_ID_NOT_FOUND,
-        of_the_group=checks.of_vitals(checks.names_a_member),
+        of_the_group=checks.of_hot_state(checks.names_a_member),
     ),
-    RepublishGroup: Kind(
+    RepublishGroup: RequestSpec(
         RepublishGroupAnswer,
         republish.republish,
         right=ALTER_CLUSTER._replace(holder=authorizer.COORDINATOR),
     ),
-    OffsetTopics: Kind(
+    OffsetTopics: RequestSpec(
         OffsetTopicsAnswer,
         offset_topics.report,
         right=ALTER_CLUSTER._replace(holder=authorizer.COORDINATOR),
     ),
     # -- access rules --------------------------------------------------------------------------------------------------
-    SetAccess: Kind(
+    SetAccess: RequestSpec(
         SetAccessAnswer,
         authorizer.set_access,
         subject=Subject.RULES,
         right=ALTER_CLUSTER,
     ),
-    DescribeAccess: Kind(
+    DescribeAccess: RequestSpec(
         DescribeAccessAnswer,
         authorizer.describe_access,
         subject=Subject.RULES,
         right=DESCRIBE_CLUSTER,
     ),
-    CheckAccess: Kind(
+    CheckAccess: RequestSpec(
         CheckAccessAnswer,
         authorizer.check_access,
         subject=Subject.RULES,
     ),
     # -- policies ------------------------------------------------------------------------------------------------------
-    SetPolicies: Kind(
+    SetPolicies: RequestSpec(
         SetPoliciesAnswer,
         store.set_policies,
         subject=Subject.POLICIES,
         right=ALTER_CLUSTER,
     ),
-    DescribePolicies: Kind(
+    DescribePolicies: RequestSpec(
         DescribePoliciesAnswer,
         store.describe_policies,
         subject=Subject.POLICIES,
         right=DESCRIBE_CLUSTER,
     ),
     # -- the coordinator itself ----------------------------------------------------------------------------------------
-    StopCoordinator: Kind(
+    StopCoordinator: RequestSpec(
         StopCoordinatorAnswer,
         admin.stop,
         subject=Subject.RULES,  # as a check of rights: the driver does the rest
         right=ALTER_CLUSTER,
     ),
     # -- moves between coordinators ------------------------------------------------------------------------------------
-    ReleaseGroup: Kind(
+    ReleaseGroup: RequestSpec(
         ReleaseGroupAnswer,
         source.release,
         subject=Subject.MOVES,
         right=ALTER_CLUSTER,
     ),
-    CancelMove: Kind(
+    CancelMove: RequestSpec(
         CancelMoveAnswer,
         target.cancel,
         subject=Subject.MOVES,
         right=ALTER_CLUSTER,
     ),
-    TakeBack: Kind(
+    TakeBack: RequestSpec(
         TakeBackAnswer,
         source.take_back,
         subject=Subject.MOVES,
         right=ALTER_CLUSTER,
     ),
-    CheckAdoption: Kind(
+    CheckAdoption: RequestSpec(
         CheckAdoptionAnswer,
         target.check,
         subject=Subject.MOVES,
         right=DESCRIBE_CLUSTER,
     ),
-    ImportGroup: Kind(
+    ImportGroup: RequestSpec(
         ImportGroupAnswer,
         imports.import_group,
         subject=Subject.MOVES,
         right=ALTER_CLUSTER,
     ),
-    ReleaseSlots: Kind(
+    ReleaseSlots: RequestSpec(
         ReleaseSlotsAnswer,
         slot_source.release_slots,
         subject=Subject.SLOTS,
         right=ALTER_CLUSTER,
     ),
-    DescribeSlots: Kind(
+    DescribeSlots: RequestSpec(
         DescribeSlotsAnswer,
         slot_target.describe_slots,
         subject=Subject.SLOTS,

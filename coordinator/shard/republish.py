@@ -46,7 +46,7 @@ def _publish(group: Either, now_ms: int) -> Iterator[Output]:
 def _published(group: Either | None, request: RepublishGroup, at_ms: int) -> Iterator[Output]:
     group_id = request.group_id
     if request.group and group:
-        yield from _publish(group, group.vitals.now_ms)
+        yield from _publish(group, group.hot_state.now_ms)
     elif request.group:
         yield Published(group_id, ("group", group_id), None, None, at_ms)
     for topic, partition in dict.fromkeys((each.topic, each.partition) for each in request.offsets):

@@ -19,10 +19,10 @@ from coordinator.base.config import Config
 from coordinator.base.context import Context
 from coordinator.base.errors import ErrorCode
 from coordinator.base.hashing import shard_of
-from coordinator.base.limits import HEARTBEAT_BYTES, PLACE_END
+from coordinator.base.limits import HEARTBEAT_BYTES, RECORD_OFFSET_END
 from coordinator.classic import checks
 from coordinator.common.events import clock_ahead
-from coordinator.common.handler import Kind, Subject
+from coordinator.common.handler import RequestSpec, Subject
 from coordinator.common.refusals import reject
 from coordinator.common.transactions import Settling
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
@@ -32,23 +32,23 @@ from coordinator.messages.outputs import Output
 from coordinator.messages.requests import Received, TxnOffsetCommit, Unreadable, Wake
 from coordinator.messages.responses import Reply
 from coordinator.moves import drain
-from coordinator.moves.custody import KeptMoves
+from coordinator.moves.custody import MoveStore
 from coordinator.moves.peers import received_from_peer
 from coordinator.shard import clock
 from coordinator.shard.budget import answer_bytes
 from coordinator.shard.clock import Times
-from coordinator.shard.consumer_handlers import CONSUMER_KINDS
+from coordinator.shard.consumer_handlers import CONSUMER_HANDLERS
 from coordinator.shard.converting import convert, found
 from coordinator.shard.deadlines import Deadlines
-from coordinator.shard.group_types import answer_of_vitals, reconsidered, with_published
-from coordinator.shard.handlers import KINDS
+from coordinator.shard.group_types import answer_from_hot_state, reconsidered, with_published
+from coordinator.shard.handlers import HANDLERS
 from coordinator.shard.state import ShardState
 from coordinator.shard.step import Step, group_of
 from coordinator.state import codec
 from coordinator.state.classic_group import Group
-from coordinator.state.codec import Kept
+from coordinator.state.codec import ShardSnapshot
 from coordinator.state.consumer_group import ConsumerGroup
-from coordinator.state.member_index import Rosters
+from coordinator.state.member_index import MemberIndexCache
 
 
 class Shard(ShardState):
@@ -59,7 +59,7 @@ class Shard(ShardState):
         partitions: The number of partitions of the topic.
         secret: The secret from which member ids are derived, 16 to 64 bytes; the same for the life of the state.
         state: The bytes that `to_bytes` returned earlier.
-        rosters: A cache that outlives the shard; without one the shard makes its own.
+        member_indexes: A cache that outlives the shard; without one the shard makes its own.
 
     Raises:
         CorruptState: `state` cannot be trusted.
@@ -72,10 +72,17 @@ class Shard(ShardState):
         secret: bytes,
         config: Config,
         state: bytes | None = None,
-        rosters: Rosters | None = None,
+        member_indexes: MemberIndexCache | None = None,
     ) -> None:
-        kept = codec.decode_shard(state) if state is not None else Kept()
-        super().__init__(partition, partitions, secret, config, kept, Rosters() if rosters is None else rosters)
+        snapshot = codec.decode_shard(state) if state is not None else ShardSnapshot()
+        super().__init__(
+            partition,
+            partitions,
+            secret,
+            config,
+            snapshot,
+            MemberIndexCache() if member_indexes is None else member_indexes,
+        )
         self._step = Step(partition, Times(0, 0, 0, 0, 0, 0))
         self._deadlines = Deadlines(self, self._step)
 
@@ -90,7 +97,7 @@ class Shard(ShardState):
 
         Deferred requests, and parts of groups that move, are due at once. None if the shard waits for nothing.
         """
-        if self.deferred or (self.kept_moves is not None and self.kept_moves.has_unwritten):
+        if self.deferred or (self.move_store is not None and self.move_store.has_unwritten):
             return 0
         deadline_ms = self.next_deadline_ms
         return None if deadline_ms is None else max(deadline_ms - self._step.times.horizon_now_ms, 0)
@@ -102,15 +109,15 @@ class Shard(ShardState):
             log: Requests in the order of their offsets. The requests that the step before has `deferred` come first.
             now_ms: The time for which the batch was planned, Unix milliseconds.
         """
-        self.clock, times = clock.tell(self.clock, log, now_ms, self.config.clock_slack_ms)
+        self.clock, times = clock.advance(self.clock, log, now_ms, self.config.clock_slack_ms)
         self._step = Step(self.partition, times)
         self._deadlines = Deadlines(self, self._step)
         outputs = self._read(log)
         outputs.extend(self._deadlines.pass_time())
-        if self.kept_moves is not None:
-            outputs = self._step.with_moves(self.kept_moves, outputs)
-        self.store.put_away()
-        self.store.forget_ends(self._step.times.horizon_ms)
+        if self.move_store is not None:
+            outputs = self._step.with_moves(self.move_store, outputs)
+        self.store.flush()
+        self.store.expire_tombstones(self._step.times.horizon_ms)
         return outputs
 
     def _read(self, log: Sequence[Received]) -> list[Output]:
@@ -131,83 +138,87 @@ class Shard(ShardState):
                 received = replace(received, at_ms=earliest_ms + slack_ms)
             elif dated_ms - slack_ms > earliest_ms:
                 earliest_ms = dated_ms - slack_ms
-            if rules.guard is not None and not rules.guard.admits(received, kind := KINDS.get(type(request))):
-                outputs.extend(self._step.charged(received, rules.guard.refuse(received, kind)))
+            if rules.authorizer is not None and not rules.authorizer.admits(
+                received, spec := HANDLERS.get(type(request))
+            ):
+                outputs.extend(self._step.charged(received, rules.authorizer.refuse(received, spec)))
                 continue
             is_heartbeat = type(request) is Heartbeat or type(request) is ConsumerGroupHeartbeat
             if is_heartbeat and (reply := self._answer_soon(request, received.at_ms)) is not None:
                 outputs.append(reply)
             elif type(request) is not Wake:
-                outputs.extend(self._step.charged(received, self._take(received)))
+                outputs.extend(self._step.charged(received, self._handle_received(received)))
         if ahead:
             outputs.append(clock_ahead(self.partition, ahead, latest_ms))
         return outputs
 
     def _answer_soon(self, request: AnyHeartbeat, at_ms: int) -> Reply | None:
-        """Return the reply to a heartbeat that needs only the vitals of its group; None for every other one.
+        """Return the reply to a heartbeat that needs only the hot state of its group; None for every other one.
 
         Nearly all requests are heartbeats of a group in which no deadline is due.
         """
-        vitals = self.store.vitals.get(request.group_id) or self.store.vitals_of(request.group_id)
-        if vitals is None or not request.group_id or self._lacks_addresses(request.group_id):
+        hot_state = self.store.hot_state.get(request.group_id) or self.store.hot_state_of(request.group_id)
+        if hot_state is None or not request.group_id or self._lacks_addresses(request.group_id):
             return None
-        at_ms = max(at_ms, vitals.now_ms)
-        if vitals.earliest_ms <= at_ms:
+        at_ms = max(at_ms, hot_state.now_ms)
+        if hot_state.earliest_ms <= at_ms:
             return None
-        vitals.now_ms = at_ms
-        vitals.note_lateness(self._step.times.now_ms, self.config.late_notice_ms)
-        return answer_of_vitals(vitals, request, at_ms, self.config)
+        hot_state.now_ms = at_ms
+        hot_state.record_lateness(self._step.times.now_ms, self.config.late_notice_ms)
+        return answer_from_hot_state(hot_state, request, at_ms, self.config)
 
     # -- one request ---------------------------------------------------------------------------------------------------
 
-    def _take(self, received: Received) -> Iterable[Output]:
+    def _handle_received(self, received: Received) -> Iterable[Output]:
         """Handle the part of a request for which its sender has the rights."""
         request = received.request
         assert not isinstance(request, Wake), "a wake record is no request"
         if isinstance(request, Unreadable):
             return [reject(received, request, self.partition)]
         if isinstance(request, PEER_RECORDS):
-            return self._take_from_peer(received)
-        kind, guard = KINDS[type(request)], self.rules.guard
-        if guard is None:
-            return self._take_all(kind, received)
-        return guard.limited(received, kind, lambda part: self._take_all(kind, part))
+            return self._handle_from_peer(received)
+        spec, authorizer = HANDLERS[type(request)], self.rules.authorizer
+        if authorizer is None:
+            return self._handle_all(spec, received)
+        return authorizer.limited(received, spec, lambda part: self._handle_all(spec, part))
 
-    def _take_all(self, kind: Kind, received: Received) -> Iterator[Output]:
+    def _handle_all(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
         request: Any = received.request
-        error = checks.group_id_fits(request, kind.needs_group_id)
+        error = checks.group_id_fits(request, spec.needs_group_id)
         if error is not ErrorCode.NONE:
-            yield kind.refuse(request, error)
+            yield spec.refuse(request, error)
             return
-        yield from _BY_SUBJECT[kind.subject](self, kind, received)
+        yield from _BY_SUBJECT[spec.subject](self, spec, received)
 
-    def _take_for_group(self, kind: Kind, received: Received) -> Iterator[Output]:
+    def _handle_for_group(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
         """Handle a request to one group, after the group's deadlines up to the time of the request."""
         request: Any = received.request
         group_id = request.group_id
-        if self.kept_moves is not None and (yield from self._refused_for_moves(self.kept_moves, kind, received)):
+        if self.move_store is not None and (yield from self._refused_for_moves(self.move_store, spec, received)):
             return
         if group_id in self.store.stored:
             yield from self._deadlines.advance(group_id, received.at_ms, self._step.times.now_ms)
-        group = yield from self._group_for(kind, received)
+        group = yield from self._group_for(spec, received)
         if group is None:
             return
-        kind = CONSUMER_KINDS[type(request)] if isinstance(group, ConsumerGroup) else kind
+        spec = CONSUMER_HANDLERS[type(request)] if isinstance(group, ConsumerGroup) else spec
         at_ms = self._deadlines.begin(group, received)
-        if self.kept_moves is not None:
-            self.kept_moves.note_address(group, request)
-        if (refused := kind.refuse_costly(group, request, group.allowance, at_ms)) is not None:
+        if self.move_store is not None:
+            self.move_store.record_address(group, request)
+        if (refused := spec.refuse_costly(group, request, group.allowance, at_ms)) is not None:
             yield refused
             return
         epoch = group.generation_id
-        brought = list(with_published(group, self._handle(kind, group, received, at_ms), request, at_ms, self.config))
+        brought = list(with_published(group, self._handle(spec, group, received, at_ms), request, at_ms, self.config))
         yield from brought
-        if kind.is_costly(group, request):
+        if spec.is_costly(group, request):
             group.allowance = group.allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
         yield from self._deadlines.conclude(group, has_lost_consumer=group.generation_id > epoch)
         yield from self._deadlines.advance(group_id, at_ms, noticed_ms=at_ms)  # those that the request itself has set
 
-    def _group_for(self, kind: Kind, received: Received) -> Generator[Output, None, Group | ConsumerGroup | None]:
+    def _group_for(
+        self, spec: RequestSpec, received: Received
+    ) -> Generator[Output, None, Group | ConsumerGroup | None]:
         """Return the group of a request, created or converted if the request does so; None after a final answer."""
         request: Any = received.request
         group_id = request.group_id
@@ -216,13 +227,13 @@ class Shard(ShardState):
             home = shard_of(group_id, self.partitions)
             if home != self.partition:
                 why = f"this group's requests belong in partition {home}"
-                yield kind.refuse(request, ErrorCode.NOT_COORDINATOR, why)
+                yield spec.refuse(request, ErrorCode.NOT_COORDINATOR, why)
                 return None
-            if not self._founds(kind, received):
-                yield from self._handle(kind, None, received, received.at_ms)
+            if not self._founds(spec, received):
+                yield from self._handle(spec, None, received, received.at_ms)
                 return None
-            group = yield from found(self.store.draft(group_id, received.at_ms, kind.founds), request, self.config)
-        elif kind.founds in (None, group.type) or not self._founds(kind, received):
+            group = yield from found(self.store.draft(group_id, received.at_ms, spec.founds), request, self.config)
+        elif spec.founds in (None, group.type) or not self._founds(spec, received):
             return group
         else:
             at_ms = self._deadlines.begin(group, received)
@@ -231,91 +242,93 @@ class Shard(ShardState):
             self.store.put(group)
         return group
 
-    def _founds(self, kind: Kind, received: Received) -> bool:
+    def _founds(self, spec: RequestSpec, received: Received) -> bool:
         """Return whether a request creates its group, or replaces an Empty group of the other protocol."""
         request: Any = received.request
-        if not kind.creates_group(request) or kind.error_on_its_own(request, self.config) is not ErrorCode.NONE:
+        if not spec.creates_group(request) or spec.error_on_its_own(request, self.config) is not ErrorCode.NONE:
             return False
-        return kind.answers_at_once(None, request, self._context(received, received.at_ms)) is None
+        return spec.answers_at_once(None, request, self._context(received, received.at_ms)) is None
 
-    def _take_heartbeats(self, kind: Kind, received: Received) -> Iterator[Output]:
+    def _handle_heartbeats(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
         """Handle the heartbeats of one record, each like a record of its own, and answer them together."""
         request: Any = received.request
         codes = list[int]()
-        if kind.error_on_its_own(request, self.config) is ErrorCode.NONE:
+        if spec.error_on_its_own(request, self.config) is ErrorCode.NONE:
             for heartbeat in request.each():
-                of_one = KINDS[type(heartbeat)]
-                for output in self._beat(of_one, heartbeat, received):
+                of_one = HANDLERS[type(heartbeat)]
+                for output in self._handle_heartbeat(of_one, heartbeat, received):
                     if type(output) is Reply and type(output.answer) is of_one.answer:
                         codes.append(output.answer.code)
                     else:
                         yield output
             self._step.budget.spend_bytes("", HEARTBEAT_BYTES * len(codes), received.size_bytes)
-        yield from self._handle(kind, codes, received, received.at_ms)
+        yield from self._handle(spec, codes, received, received.at_ms)
 
-    def _beat(self, kind: Kind, heartbeat: AnyHeartbeat, received: Received) -> Iterable[Output]:
+    def _handle_heartbeat(self, spec: RequestSpec, heartbeat: AnyHeartbeat, received: Received) -> Iterable[Output]:
         """Handle one heartbeat of a record, or refuse it if requests to its group wait for the next step."""
-        guard, group_id = self.rules.guard, heartbeat.group_id
+        authorizer, group_id = self.rules.authorizer, heartbeat.group_id
         waits = self._step.budget.is_tight and self._step.holds_back(group_id)
         if waits or self._lacks_addresses(group_id):  # the record's mailbox is not the member's
-            return [kind.refuse(heartbeat, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
-        if guard is not None and not guard.admits(single := _single(heartbeat, received), kind):
-            return self._step.charged(single, guard.refuse(single, kind))
+            return [spec.refuse(heartbeat, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+        if authorizer is not None and not authorizer.admits(single := _single(heartbeat, received), spec):
+            return self._step.charged(single, authorizer.refuse(single, spec))
         if (reply := self._answer_soon(heartbeat, received.at_ms)) is not None:
             return [reply]
         single, is_classic = _single(heartbeat, received), type(heartbeat) is Heartbeat
-        return self._step.charged(single, self._take(single) if is_classic else self._answer_by_code(kind, single))
+        return self._step.charged(
+            single, self._handle_received(single) if is_classic else self._answer_by_code(spec, single)
+        )
 
-    def _answer_by_code(self, kind: Kind, received: Received) -> Iterator[Output]:
+    def _answer_by_code(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
         """Answer a bare heartbeat after the deadlines of its group, or refuse it if its response may have more."""
         request: Any = received.request
         yield from self._deadlines.advance(request.group_id, received.at_ms, self._step.times.now_ms)
-        yield self._answer_soon(request, received.at_ms) or kind.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        yield self._answer_soon(request, received.at_ms) or spec.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
-    def _take_for_groups(self, kind: Kind, received: Received) -> Iterator[Output]:
+    def _handle_for_groups(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
         """Handle a request to all groups, after their deadlines up to the time of the request."""
         request: Any = received.request
         at_ms = received.at_ms
-        if (refused := kind.refuse_costly(self.store, request, self.allowance, at_ms)) is not None:
+        if (refused := spec.refuse_costly(self.store, request, self.allowance, at_ms)) is not None:
             yield refused
             return
         yield from self._deadlines.advance_all(at_ms)
-        in_transit = () if self.kept_moves is None else self.kept_moves.listed()
-        brought = list(self._handle(kind, chain(self.store.listed(), in_transit), received, at_ms))
-        if kind.is_costly(self.store, request):
+        in_transit = () if self.move_store is None else self.move_store.listed()
+        brought = list(self._handle(spec, chain(self.store.listed(), in_transit), received, at_ms))
+        if spec.is_costly(self.store, request):
             self.allowance = self.allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
         yield from brought
 
-    def _take_for_transactions(self, kind: Kind, received: Received) -> Iterator[Output]:
+    def _handle_for_transactions(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
         """Handle a report of ended transactions, after the deadlines of the groups with their commits."""
         request: Any = received.request
         settling = Settling(self.settled)
-        before = PLACE_END if self.settled.is_other(request.topic_id) else request.settled_before
+        before = RECORD_OFFSET_END if self.settled.is_other(request.topic_id) else request.settled_before
         for group_id in self.store.with_pending(before):
             yield from self._deadlines.end_drain(group_id, received.at_ms)
             yield from self._deadlines.advance(group_id, received.at_ms, self._step.times.now_ms)
             if (group := self.store.open(group_id)) is not None:
-                group.vitals.now_ms = max(received.at_ms, group.vitals.now_ms)
+                group.hot_state.now_ms = max(received.at_ms, group.hot_state.now_ms)
                 settling.groups.append(group)
-        yield from self._handle(kind, settling, received, received.at_ms)
+        yield from self._handle(spec, settling, received, received.at_ms)
         for settled in settling.groups:
-            at_ms = settled.vitals.now_ms
+            at_ms = settled.hot_state.now_ms
             yield from self._deadlines.advance(settled.group_id, at_ms, noticed_ms=at_ms)
             yield from self._deadlines.end_drain(settled.group_id, at_ms)
 
-    def _take_for_rules(self, kind: Kind, received: Received) -> Iterator[Output]:
+    def _handle_for_rules(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
         """Handle a request to the access rules."""
-        yield from self._handle(kind, self.rules, received, received.at_ms)
+        yield from self._handle(spec, self.rules, received, received.at_ms)
 
-    def _take_for_policies(self, kind: Kind, received: Received) -> Iterator[Output]:
+    def _handle_for_policies(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
         """Handle a request to the policies, after the deadlines of all groups up to the time of the request."""
         yield from self._deadlines.advance_all(received.at_ms)
         before = self.policies.written
-        yield from self._handle(kind, self.policies, received, received.at_ms)
+        yield from self._handle(spec, self.policies, received, received.at_ms)
         if self.policies.written != before:
             for group_id in self.store.held():
                 group = self.store.open(group_id)
-                assert group is not None, "a group with vitals exists"
+                assert group is not None, "a group with hot state exists"
                 at_ms, config = self._deadlines.begin(group, received), self.policies.config_of(group_id)
                 yield from reconsidered(group, at_ms, config)
                 yield from self._deadlines.advance(group_id, at_ms, noticed_ms=at_ms)
@@ -324,66 +337,68 @@ class Shard(ShardState):
 
     def _lacks_addresses(self, group_id: str) -> bool:
         """Return whether a group has come here and the mailbox of some member is not known yet."""
-        return self.kept_moves is not None and self.kept_moves.lacks_addresses(group_id)
+        return self.move_store is not None and self.move_store.lacks_addresses(group_id)
 
-    def _refused_for_moves(self, moves: KeptMoves, kind: Kind, received: Received) -> Generator[Output, None, bool]:
+    def _refused_for_moves(
+        self, moves: MoveStore, spec: RequestSpec, received: Received
+    ) -> Generator[Output, None, bool]:
         """Refuse a request whose name is elsewhere, or a commit of a drained name. Return whether it is refused."""
         request: Any = received.request
         if is_in_transaction := type(request) is TxnOffsetCommit:
             yield from self._deadlines.end_drain(request.group_id, received.at_ms)
-        refused = moves.refuse(kind, request)
+        refused = moves.refuse(spec, request)
         if refused is None and is_in_transaction:
-            refused = drain.refuse_commit(moves, kind, request)
+            refused = drain.refuse_commit(moves, spec, request)
         if refused is not None:
             yield refused
         return refused is not None
 
-    def _take_for_moves(self, kind: Kind, received: Received) -> Iterator[Output]:
+    def _handle_for_moves(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
         """Handle a request to move a name, after the deadlines of its group up to the time of the request."""
         request: Any = received.request
         if (home := shard_of(request.group_id, self.partitions)) != self.partition:
-            yield kind.refuse(request, ErrorCode.NOT_COORDINATOR, f"this group's requests belong in partition {home}")
+            yield spec.refuse(request, ErrorCode.NOT_COORDINATOR, f"this group's requests belong in partition {home}")
             return
         yield from self._deadlines.advance(request.group_id, received.at_ms, self._step.times.now_ms)
         moves = self.moves_to_change()
-        outputs = self._handle(kind, moves, received, received.at_ms)
+        outputs = self._handle(spec, moves, received, received.at_ms)
         yield from self._about_moves(moves, request.group_id, received, outputs)
         if not moves.moves.is_blank:
-            self.kept_moves = moves  # a coordinator without peers has imported its first group
+            self.move_store = moves  # a coordinator without peers has imported its first group
 
-    def _take_for_slots(self, kind: Kind, received: Received) -> Iterator[Output]:
+    def _handle_for_slots(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
         """Handle a request to move slots. No deadline of a group depends on its slot."""
         moves = self.moves_to_change()
-        yield from self._handle(kind, moves, received, received.at_ms)
+        yield from self._handle(spec, moves, received, received.at_ms)
 
-    def _take_from_peer(self, received: Received) -> Iterator[Output]:
+    def _handle_from_peer(self, received: Received) -> Iterator[Output]:
         """Handle a record of another coordinator."""
         record: Any = received.request
         moves = self.moves_to_change()
         yield from self._about_moves(moves, group_of(received), received, received_from_peer(moves, received, record))
 
     def _about_moves(
-        self, moves: KeptMoves, group_id: str, received: Received, outputs: Iterable[Output]
+        self, moves: MoveStore, group_id: str, received: Received, outputs: Iterable[Output]
     ) -> Iterator[Output]:
         """Yield the outputs about a name, those of deadlines of a group that has come, and parts of one that goes."""
         moves.noticed_ms = self._step.times.now_ms
         was_here = group_id in self.store.stored
         yield from outputs
         if not was_here and (group := self.store.open(group_id)) is not None:
-            yield from self._deadlines.advance(group_id, group.vitals.now_ms, noticed_ms=received.at_ms)
+            yield from self._deadlines.advance(group_id, group.hot_state.now_ms, noticed_ms=received.at_ms)
 
-    def _handle(self, kind: Kind, subject: Any, received: Received, at_ms: int) -> Iterator[Output]:
+    def _handle(self, spec: RequestSpec, subject: Any, received: Received, at_ms: int) -> Iterator[Output]:
         """Check a request, and call its handler or refuse it."""
         request: Any = received.request
         context = self._context(received, at_ms)
-        if (outputs := kind.answers_at_once(subject, request, context)) is not None:
+        if (outputs := spec.answers_at_once(subject, request, context)) is not None:
             yield from outputs
-        elif (error := kind.error_of(subject, request, self.config)) is ErrorCode.NONE:
-            yield from kind.handler(subject, request, context)
+        elif (error := spec.error_of(subject, request, self.config)) is ErrorCode.NONE:
+            yield from spec.handler(subject, request, context)
         else:
             if subject is not None:
-                yield from kind.on_refusal(subject, request, error, context)
-            yield kind.refuse(request, error)
+                yield from spec.on_refusal(subject, request, error, context)
+            yield spec.refuse(request, error)
 
     def _context(self, received: Received, at_ms: int) -> Context:
         request: Any = received.request
@@ -392,15 +407,15 @@ class Shard(ShardState):
         return Context(at_ms, config, partition, offset, self.secret, absent_ms, self.settled)
 
 
-_BY_SUBJECT: dict[Subject, Callable[[Shard, Kind, Received], Iterator[Output]]] = {
-    Subject.GROUP: Shard._take_for_group,
-    Subject.GROUPS: Shard._take_for_groups,
-    Subject.TRANSACTIONS: Shard._take_for_transactions,
-    Subject.HEARTBEATS: Shard._take_heartbeats,
-    Subject.RULES: Shard._take_for_rules,
-    Subject.POLICIES: Shard._take_for_policies,
-    Subject.MOVES: Shard._take_for_moves,
-    Subject.SLOTS: Shard._take_for_slots,
+_BY_SUBJECT: dict[Subject, Callable[[Shard, RequestSpec, Received], Iterator[Output]]] = {
+    Subject.GROUP: Shard._handle_for_group,
+    Subject.GROUPS: Shard._handle_for_groups,
+    Subject.TRANSACTIONS: Shard._handle_for_transactions,
+    Subject.HEARTBEATS: Shard._handle_heartbeats,
+    Subject.RULES: Shard._handle_for_rules,
+    Subject.POLICIES: Shard._handle_for_policies,
+    Subject.MOVES: Shard._handle_for_moves,
+    Subject.SLOTS: Shard._handle_for_slots,
 }
 
 

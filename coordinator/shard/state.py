@@ -2,16 +2,16 @@
 
 from coordinator.base.config import Config
 from coordinator.base.limits import NEVER_MS
-from coordinator.base.slots import Place
-from coordinator.common.authorizer import KeptRules
-from coordinator.moves.custody import KeptMoves
+from coordinator.base.slots import PartitionRef
+from coordinator.common.authorizer import AclStore
+from coordinator.moves.custody import MoveStore
 from coordinator.moves.drain import next_deadline_ms
-from coordinator.policies.store import KeptPolicies
+from coordinator.policies.store import PolicyStore
 from coordinator.state import codec
 from coordinator.state.classic_group import Group
-from coordinator.state.codec import Kept
+from coordinator.state.codec import ShardSnapshot
 from coordinator.state.consumer_group import ConsumerGroup
-from coordinator.state.member_index import Rosters
+from coordinator.state.member_index import MemberIndexCache
 from coordinator.state.move_state import Draining, Moves, SlotMoves
 from coordinator.state.store import GroupStore
 
@@ -20,33 +20,39 @@ class ShardState:
     """The groups of one partition of the request topic, and what a shard keeps beside them.
 
     Args:
-        kept: What an earlier shard has written.
-        rosters: A cache that outlives the shard.
+        snapshot: What an earlier shard has written.
+        member_indexes: A cache that outlives the shard.
     """
 
     def __init__(
-        self, partition: int, partitions: int, secret: bytes, config: Config, kept: Kept, rosters: Rosters
+        self,
+        partition: int,
+        partitions: int,
+        secret: bytes,
+        config: Config,
+        snapshot: ShardSnapshot,
+        member_indexes: MemberIndexCache,
     ) -> None:
         self.partition, self.partitions, self.secret, self.config = partition, partitions, secret, config
-        self.store = GroupStore(kept.groups, kept.removed_groups, kept.pending, rosters)
-        self.settled = kept.settled
-        self.rules, self.policies = KeptRules(config, kept.access), KeptPolicies(config, kept.policies)
-        has_moves = config.peers or kept.moves is not None or kept.slots is not None or kept.draining
-        self.kept_moves = self._of_moves(kept.moves, kept.slots, kept.draining) if has_moves else None
-        self.clock, self.allowance = kept.clock, kept.allowance
+        self.store = GroupStore(snapshot.groups, snapshot.removed_groups, snapshot.pending, member_indexes)
+        self.settled = snapshot.settled
+        self.rules, self.policies = AclStore(config, snapshot.access), PolicyStore(config, snapshot.policies)
+        has_moves = config.peers or snapshot.moves is not None or snapshot.slots is not None or snapshot.draining
+        self.move_store = self._of_moves(snapshot.moves, snapshot.slots, snapshot.draining) if has_moves else None
+        self.clock, self.allowance = snapshot.clock, snapshot.allowance
 
     def _of_moves(
         self,
         moves: Moves | None = None,
         slots: SlotMoves | None = None,
         draining: dict[str, Draining] | None = None,
-    ) -> KeptMoves:
-        place = Place(self.partition, self.partitions)
-        return KeptMoves(self.config, moves or Moves(), slots or SlotMoves(), draining or {}, self.store, place)
+    ) -> MoveStore:
+        shard = PartitionRef(self.partition, self.partitions)
+        return MoveStore(self.config, moves or Moves(), slots or SlotMoves(), draining or {}, self.store, shard)
 
-    def moves_to_change(self) -> KeptMoves:
+    def moves_to_change(self) -> MoveStore:
         """Return the moves that the shard keeps, or new ones, which it keeps as soon as they are not blank."""
-        return self._of_moves() if self.kept_moves is None else self.kept_moves
+        return self._of_moves() if self.move_store is None else self.move_store
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -87,32 +93,32 @@ class ShardState:
 
     @property
     def _written_moves(self) -> Moves | None:
-        return None if self.kept_moves is None else self.kept_moves.written
+        return None if self.move_store is None else self.move_store.written
 
     @property
     def _written_slots(self) -> SlotMoves | None:
-        return None if self.kept_moves is None else self.kept_moves.written_slots
+        return None if self.move_store is None else self.move_store.written_slots
 
     @property
     def moves(self) -> Moves:
         """The moves of groups between coordinators, for tests and tools."""
-        return Moves() if self.kept_moves is None else self.kept_moves.moves
+        return Moves() if self.move_store is None else self.move_store.moves
 
     @property
     def slots(self) -> SlotMoves:
         """The moves of slots between coordinators, for tests and tools."""
-        return SlotMoves() if self.kept_moves is None else self.kept_moves.slots
+        return SlotMoves() if self.move_store is None else self.move_store.slots
 
     @property
     def draining(self) -> dict[str, Draining]:
         """The releases that wait for open transactions, by the name of the group."""
-        return {} if self.kept_moves is None else self.kept_moves.draining
+        return {} if self.move_store is None else self.move_store.draining
 
     def to_bytes(self) -> bytes:
         """Return the shard as bytes, for the argument `state` of another `Shard`."""
         groups, settled = self.store, self.settled
         return codec.encode_shard(
-            Kept(
+            ShardSnapshot(
                 groups.stored,
                 groups.removed_groups,
                 self.rules.written,

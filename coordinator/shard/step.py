@@ -13,11 +13,11 @@ from coordinator.messages.outputs import Output
 from coordinator.messages.requests import Received, Unreadable, Wake
 from coordinator.messages.responses import Reply
 from coordinator.moves import slot_source
-from coordinator.moves.custody import KeptMoves
+from coordinator.moves.custody import MoveStore
 from coordinator.moves.resume import NO_ADDRESS
 from coordinator.shard.budget import Budget
 from coordinator.shard.clock import Times
-from coordinator.shard.handlers import KINDS
+from coordinator.shard.handlers import HANDLERS
 
 
 class Step:
@@ -65,14 +65,14 @@ class Step:
         else:
             assert not isinstance(request, Wake), "a wake record is no request"
             error, why = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the shard has too many requests to answer"
-            yield KINDS[type(request)].refuse(request, error, why)
+            yield HANDLERS[type(request)].refuse(request, error, why)
 
-    def with_moves(self, moves: KeptMoves, outputs: list[Output]) -> list[Output]:
+    def with_moves(self, moves: MoveStore, outputs: list[Output]) -> list[Output]:
         """Return the outputs of a step without replies to missing mailboxes, and with records for other coordinators.
 
         At least one record is written, and not more than the budget allows.
         """
-        moves.drop_old(self.times.horizon_ms)
+        moves.remove_old(self.times.horizon_ms)
         parts = chain.from_iterable(moves.parts(group_id) for group_id in moves.unwritten)
         left = [output for output in outputs if type(output) is not Reply or output.to != NO_ADDRESS]
         for record in chain(slot_source.unwritten(moves), parts):

@@ -1,7 +1,7 @@
-"""The data of a group: its vitals, which every heartbeat changes, and the rest, which changes only with the group.
+"""The data of a group: its hot state, which every heartbeat changes, and the rest, which changes only with the group.
 
 The two parts are stored apart, so a heartbeat decodes and encodes a few numbers and not the members' subscriptions.
-Deadlines are values in the vitals. `deadlines` reads them; `earliest_ms` shows without a search that no deadline is
+Deadlines are values in the hot state. `deadlines` reads them; `earliest_ms` shows without a search that no deadline is
 due.
 """
 
@@ -16,8 +16,8 @@ from coordinator.base.consumer_protocol import CONSUMERS, READABLE
 from coordinator.base.limits import NEVER_MS
 from coordinator.base.states import Cause, GroupType, Phase, move
 from coordinator.messages.requests import Protocol
-from coordinator.state.group import Allowance, AnyGroup, GroupVitals, Offset, PendingCommit, Session
-from coordinator.state.policy_state import SeatIndex, Seats
+from coordinator.state.group import Allowance, AnyGroup, GroupHotState, Offset, PendingCommit, Session
+from coordinator.state.policy_state import PolicyState, VacancyIndex
 
 MEMBER_RECORD_BYTES = 400
 """The bytes that a member takes in its group's record, without its assignment."""
@@ -26,7 +26,7 @@ ASSIGNED_RECORD_FACTOR = 4
 """The bytes that one byte of an assignment takes there: it is written in base 64, and decoded."""
 
 
-class Vitals(GroupVitals, Struct, array_like=True):
+class HotState(GroupHotState, Struct, array_like=True):
     """The part of a group that a heartbeat reads and writes.
 
     Args:
@@ -42,7 +42,7 @@ class Vitals(GroupVitals, Struct, array_like=True):
         earliest_ms: No deadline is earlier. It may be too early itself, because it stays the same when a deadline moves
             to a later time.
         instances: By group instance id, the member id that it has now.
-        seats_ms: When a policy has to act: no debt, offer or quarantine of `Group.seats` ends earlier.
+        policy_ms: When a policy has to act: no pending hold, offer or quarantine of `Group.policy_state` ends earlier.
         called: The members that have to join again alone, because a vacancy is offered to them.
     """
 
@@ -59,7 +59,7 @@ class Vitals(GroupVitals, Struct, array_like=True):
     back_ms: int = 0
     instances: dict[str, str] = field(default_factory=dict)
     publish_ms: int = NEVER_MS
-    seats_ms: int = NEVER_MS
+    policy_ms: int = NEVER_MS
     called: dict[str, None] = field(default_factory=dict)
 
 
@@ -71,7 +71,7 @@ class Parked(Struct, array_like=True, frozen=True):
 
 
 class Member(Struct, array_like=True, kw_only=True):
-    """A member. Its session is in the vitals.
+    """A member. Its session is in the hot state.
 
     Args:
         protocols: In its order of preference.
@@ -153,10 +153,10 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         offsets_count: How many offsets are committed.
         token: The highest fencing token that the group has given; 0 before the first one.
         pending_commits: The commits of open transactions, by their place.
-        seats: What the policies of the group have done.
+        policy_state: What the policies of the group have done.
     """
 
-    vitals: Vitals
+    hot_state: HotState
     group_id: str
     since_ms: int
     version: int = 0
@@ -179,10 +179,10 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
     offsets_count: int = 0
     token: int = 0
     pending_commits: dict[int, PendingCommit] = field(default_factory=dict)
-    seats: Seats = field(default_factory=Seats)
+    policy_state: PolicyState = field(default_factory=PolicyState)
     identities = cast("dict[str, set[str]] | None", None)  # the members of each; not stored, and made when needed
-    seat_index = cast("SeatIndex | None", None)  # of `classic.vacancies`; not stored, and made when it is needed
-    are_seats_news = False  # the record has to be written again because of `seats`; not stored
+    vacancy_index = cast("VacancyIndex | None", None)  # of `classic.vacancies`; not stored, and made when it is needed
+    is_policy_state_changed = False  # the record has to be written again because of `policy_state`; not stored
 
     @property
     def type(self) -> GroupType:
@@ -190,11 +190,11 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
 
     @property
     def generation_id(self) -> int:
-        return self.vitals.generation_id
+        return self.hot_state.generation_id
 
     def move(self, cause: Cause, now_ms: int) -> None:
         """Change to the phase that `cause` leads to."""
-        self.vitals.phase = move(self.phase, cause)
+        self.hot_state.phase = move(self.phase, cause)
         self.since_ms = now_ms
 
     # -- members -------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         assert member.member_id not in self.members, f"{member.member_id} is a member already"
         if not self.members:
             self.protocol_type = protocol_type
-        self.vitals.pending.pop(member.member_id, None)
+        self.hot_state.pending.pop(member.member_id, None)
         self.leader_id = self.leader_id or member.member_id
         self._put(member, session)
 
@@ -219,42 +219,42 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
 
         A member in quarantine becomes the leader only if no other member is left.
         """
-        self._take_out(member)
+        self._remove(member)
         self.settle_sync(member)
-        self.seats.remove_member(member.member_id)
-        self.vitals.called.pop(member.member_id, None)
+        self.policy_state.remove_member(member.member_id)
+        self.hot_state.called.pop(member.member_id, None)
         if self.leader_id == member.member_id:
             first = next(iter(self.members), None)
-            self.leader_id = next((m for m in self.members if m not in self.seats.hidden), first)
+            self.leader_id = next((m for m in self.members if m not in self.policy_state.quarantined), first)
 
     def replace(self, old: Member, new: Member, session: Session) -> None:
         """Replace a static member by its new member id, which keeps the assignment, the leadership and an owed sync."""
-        self._take_out(old)
+        self._remove(old)
         self._put(new, session)
         new.owes_sync, old.owes_sync = old.owes_sync, False
         if self.leader_id == old.member_id:
             self.leader_id = new.member_id
         if self.round and old.member_id in self.round.before:
             self.round.before[new.member_id] = self.round.before.pop(old.member_id)
-        self.seats.replace_member(old.member_id, new.member_id)
-        if old.member_id in self.vitals.called:
-            self.vitals.called[new.member_id] = self.vitals.called.pop(old.member_id)
+        self.policy_state.replace_member(old.member_id, new.member_id)
+        if old.member_id in self.hot_state.called:
+            self.hot_state.called[new.member_id] = self.hot_state.called.pop(old.member_id)
 
     def _put(self, member: Member, session: Session) -> None:
         self.members[member.member_id] = member
-        self.vitals.sessions[member.member_id] = session
-        self.vitals.noting(session.deadline_ms)
+        self.hot_state.sessions[member.member_id] = session
+        self.hot_state.track_deadline(session.deadline_ms)
         if member.group_instance_id is not None:
-            self.vitals.instances[member.group_instance_id] = member.member_id
+            self.hot_state.instances[member.group_instance_id] = member.member_id
         if self.identities is not None:
             self.identities.setdefault(member.identity, set()).add(member.member_id)
         self._count_protocols(member, +1)
 
-    def _take_out(self, member: Member) -> None:
+    def _remove(self, member: Member) -> None:
         del self.members[member.member_id]
-        del self.vitals.sessions[member.member_id]
+        del self.hot_state.sessions[member.member_id]
         if member.group_instance_id is not None:
-            del self.vitals.instances[member.group_instance_id]
+            del self.hot_state.instances[member.group_instance_id]
         if self.identities is not None:
             self.identities[member.identity].discard(member.member_id)
         self._count_protocols(member, -1)
@@ -278,7 +278,7 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         self.syncs_owed -= member.owes_sync
         member.owes_sync = False
         if not self.syncs_owed:
-            self.vitals.syncs_ms = NEVER_MS
+            self.hot_state.syncs_ms = NEVER_MS
 
     def open_round(self, now_ms: int) -> None:
         """Store the present assignments, unless a rebalance is in progress and has stored them already."""
@@ -291,22 +291,22 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
     @property
     def visible(self) -> Iterator[Member]:
         """The members that are not in quarantine."""
-        return (m for m in self.members.values() if m.member_id not in self.seats.hidden)
+        return (m for m in self.members.values() if m.member_id not in self.policy_state.quarantined)
 
     def end_hold(self) -> None:
-        """Remove all debts and offers, because a rebalance pays them. Quarantines stay."""
-        self.seats.end_hold()
-        self.vitals.called = {}
-        self.vitals.seats_ms = self.vitals.noting(self.seats.earliest_ms)
-        self.seat_index = None
+        """Remove all pending holds and offers, because a rebalance clears them. Quarantines stay."""
+        self.policy_state.end_hold()
+        self.hot_state.called = {}
+        self.hot_state.policy_ms = self.hot_state.track_deadline(self.policy_state.earliest_ms)
+        self.vacancy_index = None
 
     # -- values derived from the members -------------------------------------------------------------------------------
 
     @property
     def everybody_joined(self) -> bool:
         """True if every member's join is parked, and no member id is pending. Members in quarantine are not awaited."""
-        absent = sum(self.members[member_id].awaiting_join is None for member_id in self.seats.hidden)
-        return self.joins_parked + absent == len(self.members) and not self.vitals.pending
+        absent = sum(self.members[member_id].awaiting_join is None for member_id in self.policy_state.quarantined)
+        return self.joins_parked + absent == len(self.members) and not self.hot_state.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -361,14 +361,14 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         """Return whether the members may be reading a topic. Unreadable subscriptions of consumers may name any."""
         if self.subscribed_topics is None:
             return self.is_of_consumers
-        return topic in self.subscribed_topics or topic in self.seats.topics
+        return topic in self.subscribed_topics or topic in self.policy_state.topics
 
     @property
     def all_topics(self) -> tuple[str, ...] | None:
         """The topics of all members, those of standbys included; None if they cannot be known."""
-        if self.subscribed_topics is None or not self.seats.topics:
+        if self.subscribed_topics is None or not self.policy_state.topics:
             return self.subscribed_topics
-        return tuple(sorted((*self.subscribed_topics, *self.seats.topics)))
+        return tuple(sorted((*self.subscribed_topics, *self.policy_state.topics)))
 
     def subscribe_too(self, topics: list[str] | None) -> None:
         """Add the topics of a newcomer that is seated in the running generation; None if they cannot be known."""
@@ -379,4 +379,4 @@ class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         for topic in topics:
             place = bisect_left(known, topic)
             if place == len(known) or known[place] != topic:
-                self.seats.topics[topic] = None
+                self.policy_state.topics[topic] = None

@@ -2,7 +2,7 @@
 
     1 byte      version of the bytes that follow
     4 bytes     CRC-32 of the version and of all the rest, big-endian
-    the rest    MessagePack: [{group id: [earliest deadline, members, vitals, rest of the group]},
+    the rest    MessagePack: [{group id: [earliest deadline, members, hot state, rest of the group]},
                               {id of a removed group: [until when the entry is kept, last generation,
                                                        last fencing token, time of its end]},
                               access rules: [when they were made, [rules]], deflated; empty if none were set,
@@ -18,13 +18,13 @@
                               {group id: a release that waits for open transactions: `move_state.Draining`},
                               {producer id: the first place of its open transaction}]
 
-Vitals and rest are byte strings inside the state, so a group without changes is copied and never decoded. The rest is
-deflated, because subscriptions, client ids and hosts repeat from member to member. Every batch carries all bytes of a
-shard between the engine and this code, while the rest of a group changes only when the group does.
+Hot state and rest are byte strings inside the state, so a group without changes is copied and never decoded. The rest
+is deflated, because subscriptions, client ids and hosts repeat from member to member. Every batch carries all bytes of
+a shard between the engine and this code, while the rest of a group changes only when the group does.
 
-The member ids are in the rest alone: vitals hold sessions without ids, in the members' order. The part of the rest that
-names the members is called the roster. A `Rosters` caches the roster by the bytes of the rest, so a heartbeat does not
-inflate them.
+The member ids are in the rest alone: the hot state has sessions without ids, in the members' order. The part of the
+rest that names the members is called the member index. A `MemberIndexCache` caches the member index by the bytes of the
+rest, so a heartbeat does not inflate them.
 
 What is seldom there is at the ends of arrays, and is left out where there is none: the policies, moves, slots, waiting
 releases and open transactions of a shard, and the effects of policies in a group.
@@ -41,14 +41,14 @@ from coordinator.base.access import Access
 from coordinator.base.errors import CorruptState
 from coordinator.base.policies import Policies
 from coordinator.base.settled import Settled
-from coordinator.state.classic_group import Group, Vitals
-from coordinator.state.consumer_group import ConsumerGroup, ConsumerVitals
+from coordinator.state.classic_group import Group, HotState
+from coordinator.state.consumer_group import ConsumerGroup, ConsumerHotState
 from coordinator.state.encoding import ENCODER, decode, inflate
 from coordinator.state.group import Allowance
-from coordinator.state.hot_state_codec import decode_classic_vitals, decode_consumer_vitals
-from coordinator.state.member_index import Rosters, roster_of
+from coordinator.state.hot_state_codec import decode_classic_hot_state, decode_consumer_hot_state
+from coordinator.state.member_index import MemberIndexCache, member_index_of
 from coordinator.state.move_state import Draining, Moves, SlotMoves
-from coordinator.state.policy_state import Seats
+from coordinator.state.policy_state import PolicyState
 
 VERSION = 8
 DEFLATE_LEVEL = 1
@@ -79,7 +79,7 @@ class Stored(Struct, array_like=True, frozen=True):
 
     earliest_ms: int
     members: int
-    vitals: bytes
+    hot_state: bytes
     rest: bytes
     protocol_type: str
     is_consumer: bool
@@ -98,7 +98,7 @@ class RemovedGroup(Struct, array_like=True, frozen=True):
     ended_ms: int
 
 
-class Kept(Struct, array_like=True, frozen=True):
+class ShardSnapshot(Struct, array_like=True, frozen=True):
     """The whole state of a shard.
 
     It has the groups, the removed groups (the oldest first), the access rules, the clock, the allowance for listings,
@@ -127,10 +127,10 @@ class Kept(Struct, array_like=True, frozen=True):
         return Settled(self.transactions_topic_id, self.settled_before, self.open_transactions)
 
 
-_WRITTEN_NO_VITALS = msgspec.structs.astuple(Vitals())[:13]
-_WRITTEN_NO_CONSUMER_VITALS = msgspec.structs.astuple(ConsumerVitals())[:16]
-_shard_decoder = msgspec.msgpack.Decoder(Kept)
-_NO_SEATS = Seats()
+_WRITTEN_NO_HOT_STATE = msgspec.structs.astuple(HotState())[:13]
+_WRITTEN_NO_CONSUMER_HOT_STATE = msgspec.structs.astuple(ConsumerHotState())[:16]
+_shard_decoder = msgspec.msgpack.Decoder(ShardSnapshot)
+_NO_POLICY_STATE = PolicyState()
 _VERSION_CRC = zlib.crc32(bytes([VERSION]))
 _consumer_group_decoder = msgspec.msgpack.Decoder(ConsumerGroup)
 _group_decoder = msgspec.msgpack.Decoder(Group)
@@ -138,9 +138,9 @@ _access_decoder = msgspec.msgpack.Decoder(Access)
 _policies_decoder = msgspec.msgpack.Decoder(Policies)
 
 
-def encode_shard(kept: Kept) -> bytes:
+def encode_shard(snapshot: ShardSnapshot) -> bytes:
     """Encode the whole state of a shard."""
-    *values, policies, moves, slots, draining, open_transactions = msgspec.structs.astuple(kept)
+    *values, policies, moves, slots, draining, open_transactions = msgspec.structs.astuple(snapshot)
     optional = [policies, moves, slots, draining, open_transactions]
     while optional and not optional[-1]:
         optional.pop()
@@ -148,7 +148,7 @@ def encode_shard(kept: Kept) -> bytes:
     return b"%c%b%b" % (VERSION, _checksum(body), body)
 
 
-def decode_shard(data: bytes) -> Kept:
+def decode_shard(data: bytes) -> ShardSnapshot:
     """Decode the bytes that `encode_shard` wrote.
 
     Raises:
@@ -166,43 +166,49 @@ def _checksum(body: bytes | memoryview) -> bytes:
     return zlib.crc32(body, _VERSION_CRC).to_bytes(4, "big")
 
 
-def decode_vitals(stored: Stored, rosters: Rosters | None = None) -> Vitals | ConsumerVitals:
-    """Decode the vitals of a stored group."""
-    rosters = Rosters() if rosters is None else rosters
+def decode_hot_state(stored: Stored, member_indexes: MemberIndexCache | None = None) -> HotState | ConsumerHotState:
+    """Decode the hot state of a stored group."""
+    member_indexes = MemberIndexCache() if member_indexes is None else member_indexes
     if stored.is_consumer:
-        return decode_consumer_vitals(stored.vitals, rosters.of(stored.rest))
-    return decode_classic_vitals(stored.vitals, stored.rest, rosters)
+        return decode_consumer_hot_state(stored.hot_state, member_indexes.of(stored.rest))
+    return decode_classic_hot_state(stored.hot_state, stored.rest, member_indexes)
 
 
-def decode_group(stored: Stored, rosters: Rosters | None = None) -> Group | ConsumerGroup:
+def decode_group(stored: Stored, member_indexes: MemberIndexCache | None = None) -> Group | ConsumerGroup:
     """Decode a stored group."""
-    return decode_rest(stored.rest, decode_vitals(stored, rosters))
+    return decode_rest(stored.rest, decode_hot_state(stored, member_indexes))
 
 
-def encode_rest(group: Group | ConsumerGroup, rosters: Rosters | None = None) -> bytes:
-    """Encode a group of either protocol without its vitals, and cache its roster in `rosters`."""
+def encode_rest(group: Group | ConsumerGroup, member_indexes: MemberIndexCache | None = None) -> bytes:
+    """Encode a group of either protocol without its hot state, and cache its member index in `member_indexes`."""
     without: object
     if isinstance(group, ConsumerGroup):
-        _, *values, seats, held = msgspec.structs.astuple(group)
-        effects = (seats, held) if held is not None else () if seats == _NO_SEATS else (seats,)
-        without = (_WRITTEN_NO_CONSUMER_VITALS, *values, *effects)
+        _, *values, policy_state, held = msgspec.structs.astuple(group)
+        effects = (
+            (policy_state, held) if held is not None else () if policy_state == _NO_POLICY_STATE else (policy_state,)
+        )
+        without = (_WRITTEN_NO_CONSUMER_HOT_STATE, *values, *effects)
     else:
-        _, *values, seats = msgspec.structs.astuple(group)
-        without = (_WRITTEN_NO_VITALS, *values) if seats == _NO_SEATS else (_WRITTEN_NO_VITALS, *values, seats)
+        _, *values, policy_state = msgspec.structs.astuple(group)
+        without = (
+            (_WRITTEN_NO_HOT_STATE, *values)
+            if policy_state == _NO_POLICY_STATE
+            else (_WRITTEN_NO_HOT_STATE, *values, policy_state)
+        )
     rest = zlib.compress(ENCODER.encode(without), DEFLATE_LEVEL)
-    if rosters is not None:
-        rosters.note(rest, roster_of(group.members.values()))
+    if member_indexes is not None:
+        member_indexes.put(rest, member_index_of(group.members.values()))
     return rest
 
 
-def decode_rest(data: bytes, vitals: Vitals | ConsumerVitals) -> Group | ConsumerGroup:
-    """Decode the bytes that `encode_rest` wrote, and add the vitals."""
-    if isinstance(vitals, ConsumerVitals):
+def decode_rest(data: bytes, hot_state: HotState | ConsumerHotState) -> Group | ConsumerGroup:
+    """Decode the bytes that `encode_rest` wrote, and add the hot state."""
+    if isinstance(hot_state, ConsumerHotState):
         consumer_group = decode(_consumer_group_decoder, inflate(data))
-        consumer_group.vitals = vitals
+        consumer_group.hot_state = hot_state
         return consumer_group
     group = decode(_group_decoder, inflate(data))
-    group.vitals = vitals
+    group.hot_state = hot_state
     return group
 
 

@@ -1,4 +1,4 @@
-"""The data of a group of the consumer protocol; `ConsumerVitals` is the part that every heartbeat reads and changes.
+"""The data of a group of the consumer protocol; `ConsumerHotState` is the part that every heartbeat reads and changes.
 
     assigned   the partitions that a member was given and may use
     revoking   the partitions that a member has to give up, and whose release it has not confirmed
@@ -19,14 +19,21 @@ from msgspec import Struct, field
 from coordinator.assignors.server import Target, Targets
 from coordinator.base.limits import NEVER_MS
 from coordinator.base.states import GroupType, Phase
-from coordinator.state.consumer_member import Classic, ConsumerMember, MemberState, Partitions, Pulse, names_bytes
-from coordinator.state.group import Allowance, AnyGroup, GroupVitals, Offset, PendingCommit, Session
-from coordinator.state.policy_state import Seats
+from coordinator.state.consumer_member import (
+    Classic,
+    ConsumerMember,
+    MemberSession,
+    MemberState,
+    Partitions,
+    names_bytes,
+)
+from coordinator.state.group import Allowance, AnyGroup, GroupHotState, Offset, PendingCommit, Session
+from coordinator.state.policy_state import PolicyState
 
 INITIAL_EPOCH = 1
 
 
-class ConsumerVitals(GroupVitals, Struct, array_like=True):
+class ConsumerHotState(GroupHotState, Struct, array_like=True):
     """The part of a group that a heartbeat reads and writes. All times are in Unix milliseconds.
 
     Args:
@@ -39,15 +46,15 @@ class ConsumerVitals(GroupVitals, Struct, array_like=True):
             and of the sync that follows a join.
         plan_ms: When the next target assignment is computed, or the hold of a policy on it may end.
         asks: Whether responses ask for topics or for a pattern's topics, also those to plain heartbeats.
-        offsets_ms, earliest_ms, back_ms, instances, publish_ms: As in the vitals of a classic group.
-        seats_ms: When a quarantine of `ConsumerGroup.seats` ends; none ends earlier.
+        offsets_ms, earliest_ms, back_ms, instances, publish_ms: As in the hot state of a classic group.
+        policy_ms: When a quarantine of `ConsumerGroup.policy_state` ends; none ends earlier.
         is_frozen: A freeze holds the target assignment of the group epoch.
     """
 
     phase: Phase = Phase.EMPTY
     group_epoch: int = INITIAL_EPOCH
     now_ms: int = 0
-    sessions: dict[str, Pulse] = field(default_factory=dict)
+    sessions: dict[str, MemberSession] = field(default_factory=dict)
     assignment_epoch: int = INITIAL_EPOCH
     unsettled: int = 0
     revocations: dict[str, Session] = field(default_factory=dict)
@@ -60,7 +67,7 @@ class ConsumerVitals(GroupVitals, Struct, array_like=True):
     instances: dict[str, str] = field(default_factory=dict)
     publish_ms: int = NEVER_MS
     asks: bool = False
-    seats_ms: int = NEVER_MS
+    policy_ms: int = NEVER_MS
     is_frozen: bool = False
 
 
@@ -138,25 +145,25 @@ class HeldPlan(Struct, array_like=True, kw_only=True):
         return min(self.until_ms, self.unowned_until_ms)
 
 
-class Gone(NamedTuple):
+class RemovedMember(NamedTuple):
     """A member that was removed.
 
     Args:
-        was_hidden: It was in quarantine.
+        was_quarantined: It was in quarantine.
     """
 
     member: ConsumerMember
     target: Target
-    was_hidden: bool
+    was_quarantined: bool
 
 
-class News:
+class PendingChanges:
     """The changes of a group since the last outputs about changes. They are not a part of the state.
 
     Attributes:
         before: The members before the first of these changes; None if the members are the same.
         handovers: Topic id, number, old holder, new holder; a partition has one holder or none.
-        gone: The members that were removed, without those that another process replaces.
+        removed: The members that were removed, without those that another process replaces.
         has_unsubscribed: A member with a subscription was removed, or has another one; or a pattern matches other
             topics.
     """
@@ -165,7 +172,7 @@ class News:
         self.is_changed = self.has_unsubscribed = False
         self.before: tuple[str, ...] | None = None
         self.handovers: list[tuple[str, int, str | None, str | None]] = []
-        self.gone: list[Gone] = []
+        self.removed: list[RemovedMember] = []
 
 
 AWAY_EPOCH = -2
@@ -189,11 +196,11 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         assignor: The assignor of the latest target assignment; "" before the first one.
         allowance: The size of recent large responses about the group.
         pending_commits: The commits of open transactions, by their place.
-        seats: The quarantines, and the clients that flap. The parts for seats are those of classic groups alone.
+        policy_state: The quarantines, and the unstable clients. The parts for seats are those of classic groups alone.
         held: The target assignment that a policy holds; None if none does.
     """
 
-    vitals: ConsumerVitals
+    hot_state: ConsumerHotState
     group_id: str
     since_ms: int
     version: int = 0
@@ -212,13 +219,13 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
     offsets_count: int = 0
     allowance: Allowance = Allowance()
     pending_commits: dict[int, PendingCommit] = field(default_factory=dict)
-    seats: Seats = field(default_factory=Seats)
+    policy_state: PolicyState = field(default_factory=PolicyState)
     held: HeldPlan | None = None
 
     identities = cast("dict[str, set[str]] | None", None)  # the members of each; not stored, and made when needed
 
     def __post_init__(self) -> None:
-        self.news = News()
+        self.pending_changes = PendingChanges()
 
     @property
     def type(self) -> GroupType:
@@ -227,7 +234,7 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
     @property
     def generation_id(self) -> int:
         """The group epoch: events and records of both protocols have the same field for it."""
-        return self.vitals.group_epoch
+        return self.hot_state.group_epoch
 
     @property
     def is_readable(self) -> bool:
@@ -239,81 +246,84 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
     @property
     def visible(self) -> Iterator[ConsumerMember]:
         """The members that are not in quarantine."""
-        return (m for m in self.members.values() if m.member_id not in self.seats.hidden)
+        return (m for m in self.members.values() if m.member_id not in self.policy_state.quarantined)
 
     def epoch_of(self, member_id: str) -> int:
         """Return a member's epoch."""
-        return self.vitals.sessions[member_id].epoch
+        return self.hot_state.sessions[member_id].epoch
 
-    def add(self, member: ConsumerMember, pulse: Pulse) -> None:
+    def add(self, member: ConsumerMember, session: MemberSession) -> None:
         """Add a member. It is not settled before it was reconciled."""
         assert member.member_id not in self.members, f"{member.member_id} is a member already"
-        self._note_members()
+        self._record_members()
         self.protocols_bytes += member.protocols_bytes
         self.members[member.member_id] = member
         self.subscriptions_bytes += member.subscription_bytes
         self.__dict__.pop("subscribed", None)
-        self.vitals.sessions[member.member_id] = pulse
-        self.vitals.noting(pulse.deadline_ms)
-        self.vitals.unsettled += not pulse.is_settled
+        self.hot_state.sessions[member.member_id] = session
+        self.hot_state.track_deadline(session.deadline_ms)
+        self.hot_state.unsettled += not session.is_settled
         if member.group_instance_id is not None:
-            self.vitals.instances[member.group_instance_id] = member.member_id
+            self.hot_state.instances[member.group_instance_id] = member.member_id
         if self.identities is not None:
             self.identities.setdefault(member.identity, set()).add(member.member_id)
 
     def remove(self, member: ConsumerMember) -> None:
         """Remove a member with its target and its deadlines. Its partitions are free."""
-        self._note_members()
-        was_hidden = member.member_id in self.seats.hidden
-        self.news.gone.append(Gone(member, self.targets.get(member.member_id, {}), was_hidden))
-        self.seats.remove_member(member.member_id)
+        self._record_members()
+        was_hidden = member.member_id in self.policy_state.quarantined
+        self.pending_changes.removed.append(RemovedMember(member, self.targets.get(member.member_id, {}), was_hidden))
+        self.policy_state.remove_member(member.member_id)
         if self.identities is not None:
             self.identities[member.identity].discard(member.member_id)
         self.hold(member, {}, {})
-        pulse = self.vitals.sessions.pop(member.member_id)
-        self.vitals.unsettled -= not pulse.is_settled
-        for waits in (self.vitals.revocations, self.vitals.joins, self.vitals.syncs):
+        session = self.hot_state.sessions.pop(member.member_id)
+        self.hot_state.unsettled -= not session.is_settled
+        for waits in (self.hot_state.revocations, self.hot_state.joins, self.hot_state.syncs):
             waits.pop(member.member_id, None)
         self.set_target(member.member_id, None)
-        self._note_subscription(member)
+        self._record_subscription(member)
         self.protocols_bytes -= member.protocols_bytes
         self.subscriptions_bytes -= member.subscription_bytes
         del self.members[member.member_id]
         if member.group_instance_id is not None:
-            del self.vitals.instances[member.group_instance_id]
+            del self.hot_state.instances[member.group_instance_id]
 
-    def _note_members(self) -> None:
+    def _record_members(self) -> None:
         """Note the members before the first change of them."""
-        self.news.is_changed = True
-        if self.news.before is None:
-            self.news.before = tuple(self.members)
+        self.pending_changes.is_changed = True
+        if self.pending_changes.before is None:
+            self.pending_changes.before = tuple(self.members)
 
-    def replace(self, old: ConsumerMember, new: ConsumerMember, pulse: Pulse) -> None:
+    def replace(self, old: ConsumerMember, new: ConsumerMember, session: MemberSession) -> None:
         """Replace a static member by its new process, which has all data of the old one but its epoch."""
         if (other := self.members.get(new.member_id)) is not None and other is not old:
             self.remove(other)
         target = self.targets.get(old.member_id)
         new.assigned, new.revoking = {}, {}
         assigned, revoking = old.assigned, old.revoking
-        hidden, joined_ms = self.seats.hidden.get(old.member_id), self.seats.joined_ms.get(old.member_id)
+        hidden, joined_ms = (
+            self.policy_state.quarantined.get(old.member_id),
+            self.policy_state.joined_ms.get(old.member_id),
+        )
         self.remove(old)
-        self.news.gone.pop()
-        self.add(new, pulse)
+        self.pending_changes.removed.pop()
+        self.add(new, session)
         if hidden is not None:
-            self.seats.hidden[new.member_id] = hidden
+            self.policy_state.quarantined[new.member_id] = hidden
         if joined_ms is not None:
-            self.seats.joined_ms[new.member_id] = joined_ms
+            self.policy_state.joined_ms[new.member_id] = joined_ms
         self.hold(new, assigned, revoking)
         self.set_target(new.member_id, target)
         new.previous_epoch = 0
 
     def rename_instance(self, member: ConsumerMember, group_instance_id: str) -> None:
         """Set the instance id of a member. No member has that id."""
-        self.news.is_changed, self.identities = True, None
+        self.pending_changes.is_changed, self.identities = True, None
         if member.group_instance_id is not None:
-            del self.vitals.instances[member.group_instance_id]
+            del self.hot_state.instances[member.group_instance_id]
         member.group_instance_id = group_instance_id
-        self.vitals.instances[group_instance_id] = member.member_id
+        self.hot_state.instances[group_instance_id] = member.member_id
 
     def set_client(self, member: ConsumerMember, client_id: str, client_host: str) -> None:
         """Set the client of a member."""
@@ -322,26 +332,26 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
 
     def move_to(self, member: ConsumerMember, epoch: int) -> None:
         """Set a member's epoch after a change of its partitions, and note whether the member is settled."""
-        self.news.is_changed = True
-        pulse = self.vitals.sessions[member.member_id]
-        member.previous_epoch, pulse.epoch = pulse.epoch, epoch
-        self.note_settled(member)
+        self.pending_changes.is_changed = True
+        session = self.hot_state.sessions[member.member_id]
+        member.previous_epoch, session.epoch = session.epoch, epoch
+        self.record_settled(member)
 
-    def note_settled(self, member: ConsumerMember) -> None:
+    def record_settled(self, member: ConsumerMember) -> None:
         """Note whether a member is STABLE at the assignment epoch."""
-        pulse = self.vitals.sessions[member.member_id]
-        is_settled = member.state is MemberState.STABLE and pulse.epoch == self.vitals.assignment_epoch
-        self.vitals.unsettled += pulse.is_settled - is_settled
-        pulse.is_settled = is_settled
+        session = self.hot_state.sessions[member.member_id]
+        is_settled = member.state is MemberState.STABLE and session.epoch == self.hot_state.assignment_epoch
+        self.hot_state.unsettled += session.is_settled - is_settled
+        session.is_settled = is_settled
 
     @property
     def state(self) -> Phase:
         """The state that follows from the members and the epochs (KIP-848)."""
         if not self.members:
             return Phase.EMPTY
-        if self.vitals.group_epoch > self.vitals.assignment_epoch:
+        if self.hot_state.group_epoch > self.hot_state.assignment_epoch:
             return Phase.ASSIGNING
-        return Phase.RECONCILING if self.vitals.unsettled else Phase.STABLE
+        return Phase.RECONCILING if self.hot_state.unsettled else Phase.STABLE
 
     def set_subscription(self, member: ConsumerMember, names: tuple[str, ...], regex: str) -> None:
         """Replace a member's subscription.
@@ -351,15 +361,17 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         """
         if (names, regex) == (member.names, member.regex):
             return
-        self.news.is_changed = True
-        self._note_subscription(member)
+        self.pending_changes.is_changed = True
+        self._record_subscription(member)
         self.subscriptions_bytes -= member.subscription_bytes
         member.names, member.regex = names, regex
         self.subscriptions_bytes += member.subscription_bytes
 
-    def _note_subscription(self, member: ConsumerMember) -> None:
+    def _record_subscription(self, member: ConsumerMember) -> None:
         """Note that a member gets another subscription, or none."""
-        self.news.has_unsubscribed = self.news.has_unsubscribed or bool(member.names or member.regex)
+        self.pending_changes.has_unsubscribed = self.pending_changes.has_unsubscribed or bool(
+            member.names or member.regex
+        )
         self.__dict__.pop("subscribed", None)
 
     @cached_property
@@ -375,7 +387,7 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
 
     def holder_of(self, group_instance_id: str | None) -> str | None:
         """Return the id of the member that has an instance id; None if no member has it."""
-        return None if group_instance_id is None else self.vitals.instances.get(group_instance_id)
+        return None if group_instance_id is None else self.hot_state.instances.get(group_instance_id)
 
     def sender_of(self, member_id: str, group_instance_id: str | None) -> ConsumerMember | None:
         """Return the member that sends a join, or that the sender of the join replaces; None for a new member."""
@@ -411,19 +423,19 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         member.assigned, member.revoking = assigned, revoking
         for topic_id, number in sorted(before - after):
             del holders[topic_id][number]
-            self.news.handovers.append((topic_id, number, member_id, None))
+            self.pending_changes.handovers.append((topic_id, number, member_id, None))
         for topic_id, number in sorted(after - before):
             holder = holders.setdefault(topic_id, {}).setdefault(number, member_id)
             assert holder == member_id, f"{member_id} takes a partition of {holder}"
-            self.news.handovers.append((topic_id, number, None, member_id))
+            self.pending_changes.handovers.append((topic_id, number, None, member_id))
 
     def set_targets(self, targets: Targets) -> None:
         """Replace the target assignment. The members do not change before they are reconciled."""
-        self.targets, self.news.is_changed = targets, True
+        self.targets, self.pending_changes.is_changed = targets, True
         self.__dict__.pop("planned", None)
-        self.vitals.assignment_epoch = self.vitals.group_epoch
+        self.hot_state.assignment_epoch = self.hot_state.group_epoch
         for member in self.members.values():
-            self.note_settled(member)
+            self.record_settled(member)
 
     def set_target(self, member_id: str, target: Target | None) -> None:
         """Replace the target of one member; None removes it."""
@@ -461,7 +473,7 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         else:
             self.patterns[pattern] = resolution
             if before.topics not in (None, resolution.topics):
-                self.news.is_changed = self.news.has_unsubscribed = True
+                self.pending_changes.is_changed = self.pending_changes.has_unsubscribed = True
 
     @cached_property
     def names_by_id(self) -> dict[str, str]:
@@ -488,7 +500,7 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
 
     def end(self, now_ms: int) -> None:
         """Change to Dead: the shard removes the group."""
-        self.vitals.phase, self.since_ms = Phase.DEAD, now_ms
+        self.hot_state.phase, self.since_ms = Phase.DEAD, now_ms
 
     @cached_property
     def subscribed(self) -> set[str]:

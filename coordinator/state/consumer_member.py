@@ -26,7 +26,7 @@ class MemberState(IntEnum):
     UNRELEASED = 2  # wait until the rest of its target is free
 
 
-class Pulse(Session, array_like=True):
+class MemberSession(Session, array_like=True):
     """A member's session, and the data of the member that a plain heartbeat reads.
 
     Args:
@@ -52,7 +52,7 @@ class Classic(Struct, array_like=True, frozen=True):
 
 
 class ConsumerMember(Struct, array_like=True, kw_only=True):
-    """A member. Its session and its epoch are in the vitals.
+    """A member. Its session and its epoch are in the hot state.
 
     Args:
         rebalance_timeout_ms: How long the member may take to give partitions up.

@@ -1,6 +1,6 @@
 """The common parts of groups of both protocols: times and waits, versions, fencing tokens and committed offsets.
 
-`GroupVitals` and `AnyGroup` are mixins of the two kinds of vitals and of groups. A mixin names the fields that its
+`GroupHotState` and `AnyGroup` are mixins of the two kinds of hot state and of groups. A mixin names the fields that its
 methods need, and each kind has them as fields of its own, because the order of the fields is part of the stored bytes.
 """
 
@@ -17,7 +17,7 @@ from coordinator.base.limits import (
     ANSWER_BYTES_FREE,
     ANSWER_BYTES_PER_S,
     OFFSETS_PER_GROUP_MAX,
-    PLACE_END,
+    RECORD_OFFSET_END,
 )
 from coordinator.base.states import Phase
 
@@ -106,9 +106,9 @@ class PendingIndex:
     def __init__(self, commits: Mapping[int, PendingCommit]) -> None:
         self.offsets = 0
         self._counts = Counter[tuple[str, int]]()
-        self._places: dict[tuple[str, int], list[int]] = {}  # sorted; without commits whose offset was replaced
-        for place, commit in commits.items():
-            self.add(place, commit)
+        self._record_offsets: dict[tuple[str, int], list[int]] = {}  # sorted; without commits whose offset was replaced
+        for record_offset, commit in commits.items():
+            self.add(record_offset, commit)
 
     def __contains__(self, partition: tuple[str, int]) -> bool:
         return partition in self._counts
@@ -118,15 +118,15 @@ class PendingIndex:
         """The number of their partitions."""
         return len(self._counts)
 
-    def add(self, place: int, commit: PendingCommit) -> None:
+    def add(self, record_offset: int, commit: PendingCommit) -> None:
         """Add a commit."""
         self.offsets += commit.count
         for partition, offset in commit.partitions():
             self._counts[partition] += 1
             if offset is not None:
-                insort(self._places.setdefault(partition, []), place)
+                insort(self._record_offsets.setdefault(partition, []), record_offset)
 
-    def remove(self, place: int, commit: PendingCommit) -> None:
+    def remove(self, record_offset: int, commit: PendingCommit) -> None:
         """Remove a commit."""
         self.offsets -= commit.count
         for partition, offset in commit.partitions():
@@ -134,23 +134,23 @@ class PendingIndex:
             if not self._counts[partition]:
                 del self._counts[partition]
             if offset is not None:
-                places = self._places[partition]
-                del places[bisect_left(places, place)]
-                if not places:
-                    del self._places[partition]
+                record_offsets = self._record_offsets[partition]
+                del record_offsets[bisect_left(record_offsets, record_offset)]
+                if not record_offsets:
+                    del self._record_offsets[partition]
 
-    def take(self, partition: tuple[str, int], before: int) -> list[int]:
+    def pop(self, partition: tuple[str, int], before: int) -> list[int]:
         """Remove a partition from the commits with a place before `before`. Return their places."""
-        places = self._places.get(partition, [])
-        taken, left = places[: (end := bisect_left(places, before))], places[end:]
+        record_offsets = self._record_offsets.get(partition, [])
+        taken, left = record_offsets[: (end := bisect_left(record_offsets, before))], record_offsets[end:]
         if left:
-            self._places[partition] = left
+            self._record_offsets[partition] = left
         else:
-            self._places.pop(partition, None)
+            self._record_offsets.pop(partition, None)
         return taken
 
 
-class GroupVitals:
+class GroupHotState:
     """Waits that are noted as deadlines."""
 
     phase: Phase
@@ -172,12 +172,12 @@ class GroupVitals:
             self.earliest_ms = deadline_ms
         return deadline_ms
 
-    def note_lateness(self, noticed_ms: int, late_notice_ms: int) -> None:
+    def record_lateness(self, noticed_ms: int, late_notice_ms: int) -> None:
         """Store when the coordinator became available again, if it was unavailable or if a clock was wrong."""
         if noticed_ms - self.now_ms > late_notice_ms or self.back_ms > noticed_ms:
             self.back_ms = noticed_ms
 
-    def noting(self, deadline_ms: int) -> int:
+    def track_deadline(self, deadline_ms: int) -> int:
         """Note that `deadline_ms` is one of the deadlines, and return it."""
         if deadline_ms < self.earliest_ms:
             self.earliest_ms = deadline_ms
@@ -191,14 +191,14 @@ class AnyGroup:
     since_ms: int
     version: int
     token: int
-    vitals: GroupVitals
+    hot_state: GroupHotState
     offsets: dict[str, dict[int, Offset]]
     offsets_count: int
     pending_commits: dict[int, PendingCommit]
 
     @property
     def phase(self) -> Phase:
-        return self.vitals.phase
+        return self.hot_state.phase
 
     @property
     def generation_id(self) -> int:
@@ -236,17 +236,17 @@ class AnyGroup:
         self.token = max(self.token + 1, floor, now_ms * 1_000)
         return self.token
 
-    def look_at_offsets(self, at_ms: int) -> None:
+    def schedule_offset_expiry(self, at_ms: int) -> None:
         """Schedule a check of expired offsets at `at_ms`, or keep an earlier one."""
-        self.vitals.offsets_ms = self.vitals.noting(min(self.vitals.offsets_ms, at_ms))
+        self.hot_state.offsets_ms = self.hot_state.track_deadline(min(self.hot_state.offsets_ms, at_ms))
 
-    def keep_offset(self, topic: str, partition: int, offset: Offset) -> None:
+    def store_offset(self, topic: str, partition: int, offset: Offset) -> None:
         """Store a committed offset in place of the earlier one."""
         partitions = self.offsets.setdefault(topic, {})
         self.offsets_count += partition not in partitions
         partitions[partition] = offset
 
-    def forget_offset(self, topic: str, partition: int) -> None:
+    def remove_offset(self, topic: str, partition: int) -> None:
         """Remove a committed offset."""
         del self.offsets[topic][partition]
         self.offsets_count -= 1
@@ -262,28 +262,28 @@ class AnyGroup:
         """The pending commits by partition."""
         return PendingIndex(self.pending_commits)
 
-    def keep_pending(self, place: int, commit: PendingCommit) -> None:
+    def store_pending(self, record_offset: int, commit: PendingCommit) -> None:
         """Store the offsets of an open transaction."""
-        assert place not in self.pending_commits, f"the commit {place} is pending already"
-        self.pending_index.add(place, commit)
-        self.pending_commits[place] = commit
+        assert record_offset not in self.pending_commits, f"the commit {record_offset} is pending already"
+        self.pending_index.add(record_offset, commit)
+        self.pending_commits[record_offset] = commit
 
-    def drop_pending(self, place: int) -> PendingCommit | None:
+    def remove_pending(self, record_offset: int) -> PendingCommit | None:
         """Remove the offsets of a transaction that has ended, and return them."""
-        if (commit := self.pending_commits.get(place)) is not None:
-            self.pending_index.remove(place, commit)
-            del self.pending_commits[place]
+        if (commit := self.pending_commits.get(record_offset)) is not None:
+            self.pending_index.remove(record_offset, commit)
+            del self.pending_commits[record_offset]
         return commit
 
-    def replace_pending(self, topic: str, partition: int, before: int = PLACE_END) -> None:
+    def replace_pending(self, topic: str, partition: int, before: int = RECORD_OFFSET_END) -> None:
         """Note that a later commit has replaced the pending offsets of a partition.
 
         Args:
             before: Only those of commits with a place before it.
         """
         if self.pending_commits:
-            for place in self.pending_index.take((topic, partition), before):
-                self.pending_commits[place].offsets[topic][partition] = None
+            for record_offset in self.pending_index.pop((topic, partition), before):
+                self.pending_commits[record_offset].offsets[topic][partition] = None
 
     def has_offset(self, topic: str, partition: int) -> bool:
         """Return whether a partition has a committed or a pending offset."""

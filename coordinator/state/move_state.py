@@ -83,7 +83,7 @@ class Arrived(Struct, array_like=True):
     lacks_addresses: bool = True
 
 
-class Gathering(Struct, array_like=True):
+class PartialTransfer(Struct, array_like=True):
     """A move with missing parts: the parts that came, by their numbers."""
 
     group_id: str
@@ -104,13 +104,13 @@ class Moves(Struct, array_like=True):
     guests: dict[str, int] = field(default_factory=dict)
     verdicts: dict[str, dict[str, Verdict]] = field(default_factory=dict)
     arrived: dict[str, Arrived] = field(default_factory=dict)
-    gathering: dict[str, Gathering] = field(default_factory=dict)
+    partial: dict[str, PartialTransfer] = field(default_factory=dict)
     looked_ms: int = 0
 
     @property
     def is_blank(self) -> bool:
         """True if nothing has moved."""
-        return not any((self.sent, self.away, self.guests, self.verdicts, self.arrived, self.gathering))
+        return not any((self.sent, self.away, self.guests, self.verdicts, self.arrived, self.partial))
 
 
 class SentSlots(Struct, array_like=True, kw_only=True):
@@ -135,7 +135,7 @@ class SentSlots(Struct, array_like=True, kw_only=True):
     written: int = 0
 
 
-class GatheringSlots(Struct, array_like=True, kw_only=True):
+class PartialSlotTransfer(Struct, array_like=True, kw_only=True):
     """Slots that one shard of another coordinator has released, and that are not adopted yet.
 
     They are adopted when all parts have come from all shards with names of the slot.
@@ -170,14 +170,14 @@ class SlotMoves(Struct, array_like=True):
     Args:
         owners: The owners of the shard's slots.
         sent: Released slots with records that are not written yet, by their number.
-        gathering: Slots that are not adopted yet.
+        partial: Slots that are not adopted yet.
     """
 
     owners: Owners = Owners()
     sent: dict[int, SentSlots] = field(default_factory=dict)
-    gathering: list[GatheringSlots] = field(default_factory=list)
+    partial: list[PartialSlotTransfer] = field(default_factory=list)
 
     @property
     def is_blank(self) -> bool:
         """True if no slot has moved."""
-        return not (self.owners.holdings or self.sent or self.gathering)
+        return not (self.owners.holdings or self.sent or self.partial)

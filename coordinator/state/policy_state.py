@@ -3,11 +3,11 @@
     vacancy    the assignment of a member that is gone, kept for another member
     standby    a newcomer without partitions, which waits for a vacancy or for a rebalance
     offer      a vacancy that one member may take, by its next sync
-    hidden     a member in quarantine: no join round waits for it, and it is assigned nothing
-    flapper    a client whose memberships have ended too soon, with the times of these ends
+    quarantine a member in it has no partitions: no join round waits for it, and it is assigned nothing
+    unstable   a client whose memberships have ended too soon, with the times of these ends
 
-Vacancies and standbys are debts: each has to be paid by a seat that is taken, or by a rebalance at its deadline. A
-group with a debt is held. It is Stable, and a rebalance pays all of its debts.
+Vacancies and standbys are pending holds: each is cleared by a seat that is taken, or by a rebalance at its deadline. A
+group with a pending hold is held. It is Stable, and a rebalance clears all of its pending holds.
 """
 
 from collections import Counter, OrderedDict
@@ -26,17 +26,17 @@ from coordinator.state.encoding import ENCODER
 NO_PARTITIONS = write_assignment({}, version=0)
 """The assignment of a standby. An assignment of no bytes is refused by Java's consumer."""
 
-LIKENESS_BYTES = 16
+SUBSCRIPTION_DIGEST_BYTES = 16
 
 
-class Kin(NamedTuple):
+class MatchKey(NamedTuple):
     """The properties by which a newcomer and the assignment of a member that is gone find each other.
 
     Args:
-        likeness: Only members of equal likeness may have each other's assignment.
+        subscription_digest: Only members with equal digests may have each other's assignment.
     """
 
-    likeness: bytes
+    subscription_digest: bytes
     group_instance_id: str | None
     client_id: str
     client_host: str
@@ -57,7 +57,7 @@ class Vacancy(Struct, array_like=True, kw_only=True):
     group_instance_id: str | None
     client_id: str
     client_host: str
-    likeness: bytes
+    subscription_digest: bytes
     assignment: bytes
     since_ms: int
     until_ms: int
@@ -68,8 +68,8 @@ class Vacancy(Struct, array_like=True, kw_only=True):
     offered_to: str = ""
 
     @property
-    def kin(self) -> Kin:
-        return Kin(self.likeness, self.group_instance_id, self.client_id, self.client_host)
+    def match_key(self) -> MatchKey:
+        return MatchKey(self.subscription_digest, self.group_instance_id, self.client_id, self.client_host)
 
     @property
     def is_free(self) -> bool:
@@ -78,7 +78,7 @@ class Vacancy(Struct, array_like=True, kw_only=True):
 
 
 class Standby(Struct, array_like=True):
-    """The debt of a newcomer that waits.
+    """The pending hold of a newcomer that waits.
 
     Args:
         policy: succession, settle or freeze.
@@ -90,7 +90,7 @@ class Standby(Struct, array_like=True):
     until_ms: int
     policy: str
     wait_ms: int
-    likeness: bytes
+    subscription_digest: bytes
     reason: str | None = None
 
 
@@ -109,23 +109,23 @@ class Offer(Struct, array_like=True):
     has_joined: bool = False
 
 
-class Quiet(Struct, array_like=True):
+class SettleTimer(Struct, array_like=True):
     """The clock of the policy settle.
 
     Args:
         first_ms: When the first cause came.
         until_ms: When the rebalance begins.
         wait_ms: The quiet time that the latest cause has asked for.
-        debts: The number of causes that are debts still.
+        pending_holds: The number of causes that are still pending holds.
     """
 
     first_ms: int
     until_ms: int
     wait_ms: int
-    debts: int = 0
+    pending_holds: int = 0
 
 
-class Flapper(Struct, array_like=True):
+class UnstableClient(Struct, array_like=True):
     """A client whose memberships have ended too soon.
 
     Args:
@@ -157,18 +157,18 @@ def checksum_of(request_id: str, reply_to: str) -> int:
     return crc32(reply_to.encode(), crc32(request_id.encode()))
 
 
-class Seats(Struct, array_like=True):
+class PolicyState(Struct, array_like=True):
     """All of it that a group has. A group in which no policy has had an effect has the defaults.
 
     Args:
         vacant: Vacancies by the member id that is gone, the oldest first.
         standbys: By member id, those that have waited longest first.
         offers: By the member that has the offer.
-        lapsed: The members that have let an offer pass in this generation; they come last.
-        led: The vacancy of the leader, if no member was told that it leads instead; None if one was.
-        quiet: The clock of settle; None if it does not run.
-        hidden: The members in quarantine, with the end of it.
-        flappers: By identity, the one whose latest end is oldest first.
+        declined: The members that have let an offer pass in this generation; they come last.
+        leader_vacancy: The vacancy of the leader, if no member was told that it leads instead; None if one was.
+        settle_timer: The clock of settle; None if it does not run.
+        quarantined: The members in quarantine, with the end of it.
+        unstable_clients: By identity, the one whose latest end is oldest first.
         expiries_ms: When members expired lately, to recognize an outage.
         joined_ms: When members joined, while a quarantine is in force.
         frozen_until_ms: The end of the freeze that was reported; 0 if none is.
@@ -183,11 +183,11 @@ class Seats(Struct, array_like=True):
     vacant: dict[str, Vacancy] = field(default_factory=dict)
     standbys: dict[str, Standby] = field(default_factory=dict)
     offers: dict[str, Offer] = field(default_factory=dict)
-    lapsed: dict[str, None] = field(default_factory=dict)
-    led: str | None = None
-    quiet: Quiet | None = None
-    hidden: dict[str, int] = field(default_factory=dict)
-    flappers: dict[str, Flapper] = field(default_factory=dict)
+    declined: dict[str, None] = field(default_factory=dict)
+    leader_vacancy: str | None = None
+    settle_timer: SettleTimer | None = None
+    quarantined: dict[str, int] = field(default_factory=dict)
+    unstable_clients: dict[str, UnstableClient] = field(default_factory=dict)
     expiries_ms: list[int] = field(default_factory=list)
     joined_ms: dict[str, int] = field(default_factory=dict)
     frozen_until_ms: int = 0
@@ -204,54 +204,56 @@ class Seats(Struct, array_like=True):
 
     @property
     def since_ms(self) -> int | None:
-        """The time of the oldest debt; None if there is none."""
-        return min((debt.since_ms for debt in self.debts), default=None)
+        """The time of the oldest pending hold; None if there is none."""
+        return min((hold.since_ms for hold in self.pending_holds), default=None)
 
     @property
-    def debts(self) -> list[Vacancy | Standby]:
-        """All debts, vacancies first."""
+    def pending_holds(self) -> list[Vacancy | Standby]:
+        """All pending holds, vacancies first."""
         return [*self.vacant.values(), *self.standbys.values()]
 
-    def due_ms(self, debt: Vacancy | Standby) -> int:
-        """Return the time at which a debt is due."""
-        return self.quiet.until_ms if debt.policy == "settle" and self.quiet is not None else debt.until_ms
+    def due_ms(self, hold: Vacancy | Standby) -> int:
+        """Return the time at which a pending hold is due."""
+        return (
+            self.settle_timer.until_ms if hold.policy == "settle" and self.settle_timer is not None else hold.until_ms
+        )
 
     @property
-    def debts_until_ms(self) -> int:
-        """The earliest time at which a debt is due; `NEVER_MS` if there is none. A debt waits for an open offer."""
+    def holds_until_ms(self) -> int:
+        """The earliest time at which a pending hold is due; `NEVER_MS` without one. A hold waits for an open offer."""
         return min(self._due_ms(), default=NEVER_MS)
 
     def _due_ms(self) -> Iterator[int]:
         yield from (self.due_ms(vacancy) for vacancy in self.vacant.values() if not vacancy.offered_to)
-        yield from (self.due_ms(debt) for member_id, debt in self.standbys.items() if member_id not in self.offers)
+        yield from (self.due_ms(hold) for member_id, hold in self.standbys.items() if member_id not in self.offers)
 
     @property
     def earliest_ms(self) -> int:
-        """The earliest deadline of debts, offers and quarantines, and of the freeze that was reported."""
-        others = (*(offer.until_ms for offer in self.offers.values()), *self.hidden.values())
-        return min((self.debts_until_ms, self.frozen_until_ms or NEVER_MS, *others))
+        """The earliest deadline of pending holds, offers and quarantines, and of the freeze that was reported."""
+        others = (*(offer.until_ms for offer in self.offers.values()), *self.quarantined.values())
+        return min((self.holds_until_ms, self.frozen_until_ms or NEVER_MS, *others))
 
     def end_hold(self) -> None:
-        """Remove all debts and offers: a rebalance pays them."""
-        self.vacant, self.standbys, self.offers, self.lapsed, self.topics = {}, {}, {}, {}, {}
-        self.led, self.quiet, self.awaits_plan, self.was_extended = None, None, False, False
+        """Remove all pending holds and offers: a rebalance clears them."""
+        self.vacant, self.standbys, self.offers, self.declined, self.topics = {}, {}, {}, {}, {}
+        self.leader_vacancy, self.settle_timer, self.awaits_plan, self.was_extended = None, None, False, False
 
-    def pay(self, debt: Vacancy | Standby) -> None:
-        """Note that a debt is over. With its last debt, the clock of settle stops."""
-        if debt.policy == "settle" and self.quiet is not None:
-            self.quiet.debts -= 1
-            self.quiet = self.quiet if self.quiet.debts else None
+    def clear(self, hold: Vacancy | Standby) -> None:
+        """Note that a pending hold is over. With its last pending hold, the clock of settle stops."""
+        if hold.policy == "settle" and self.settle_timer is not None:
+            self.settle_timer.pending_holds -= 1
+            self.settle_timer = self.settle_timer if self.settle_timer.pending_holds else None
 
     def remove_standby(self, member_id: str) -> None:
-        """Remove the debt of a newcomer, if it has one."""
+        """Remove the pending hold of a newcomer, if it has one."""
         if (standby := self.standbys.pop(member_id, None)) is not None:
-            self.pay(standby)
+            self.clear(standby)
 
     def remove_member(self, member_id: str) -> None:
         """Remove a member that is gone. The vacancies that it had an offer for are free, and come last."""
         self.remove_standby(member_id)
         self.take_back(member_id)
-        for by_member in (self.lapsed, self.hidden, self.joined_ms):
+        for by_member in (self.declined, self.quarantined, self.joined_ms):
             by_member.pop(member_id, None)
 
     def take_back(self, member_id: str) -> list[str]:
@@ -265,7 +267,7 @@ class Seats(Struct, array_like=True):
 
     def replace_member(self, old_id: str, new_id: str) -> None:
         """Note that a static member has another member id, with which it keeps what it had."""
-        for by_member in (self.standbys, self.offers, self.lapsed, self.hidden, self.joined_ms):
+        for by_member in (self.standbys, self.offers, self.declined, self.quarantined, self.joined_ms):
             _rename(by_member, old_id, new_id)
         for key in self.offers[new_id].vacancies if new_id in self.offers else ():
             self.vacant[key].offered_to = new_id
@@ -279,14 +281,14 @@ def _rename(by_member: dict[str, Any], old_id: str, new_id: str) -> None:
 # -- who may have whose assignment -------------------------------------------------------------------------------------
 
 
-def likeness_of(protocol_type: str, protocols: Iterable[Protocol]) -> bytes:
+def digest_of(protocol_type: str, protocols: Iterable[Protocol]) -> bytes:
     """Return a digest of a subscription: of the type, of the assignors in their order, and of the topics of each.
 
     The partitions that a member owns, its user data, its generation and its rack do not count. Metadata that cannot be
     read count by their bytes.
     """
     offered = [(p.name, _topics_of(p)) for p in protocols]
-    return blake2b(ENCODER.encode((protocol_type, offered)), digest_size=LIKENESS_BYTES).digest()
+    return blake2b(ENCODER.encode((protocol_type, offered)), digest_size=SUBSCRIPTION_DIGEST_BYTES).digest()
 
 
 def _topics_of(protocol: Protocol) -> list[str] | bytes:
@@ -300,42 +302,42 @@ class Matches:
     def __init__(self) -> None:
         self._queues: dict[Hashable, OrderedDict[str, None]] = {}
 
-    def add(self, key: str, kin: Kin) -> None:
+    def add(self, key: str, match_key: MatchKey) -> None:
         """Add a vacancy or a member, as the youngest."""
-        for queue in _queues(kin):
+        for queue in _queues(match_key):
             self._queues.setdefault(queue, OrderedDict())[key] = None
 
-    def remove(self, key: str, kin: Kin) -> None:
+    def remove(self, key: str, match_key: MatchKey) -> None:
         """Remove a vacancy or a member, if it is there."""
-        for queue in _queues(kin):
+        for queue in _queues(match_key):
             waiting = self._queues.get(queue)
             if waiting is not None:
                 waiting.pop(key, None)
                 if not waiting:
                     del self._queues[queue]
 
-    def first(self, kin: Kin) -> str | None:
+    def first(self, match_key: MatchKey) -> str | None:
         """Return the one with the same instance id, else client id and host, else client id, else the oldest one."""
-        found = next((self._queues[queue] for queue in _queues(kin) if queue in self._queues), None)
+        found = next((self._queues[queue] for queue in _queues(match_key) if queue in self._queues), None)
         return None if found is None else next(iter(found))
 
 
-def _queues(kin: Kin) -> Iterator[Hashable]:
+def _queues(match_key: MatchKey) -> Iterator[Hashable]:
     """Yield the queues of a vacancy or a member. One that is found in an earlier queue fits better."""
-    if kin.group_instance_id is not None:
-        yield "instance", kin.likeness, kin.group_instance_id
-    yield "host", kin.likeness, kin.client_id, kin.client_host
-    yield "client", kin.likeness, kin.client_id
-    yield "likeness", kin.likeness
+    if match_key.group_instance_id is not None:
+        yield "instance", match_key.subscription_digest, match_key.group_instance_id
+    yield "host", match_key.subscription_digest, match_key.client_id, match_key.client_host
+    yield "client", match_key.subscription_digest, match_key.client_id
+    yield "subscription", match_key.subscription_digest
 
 
-class SeatIndex:
+class VacancyIndex:
     """The seats of a Stable group, indexed, so that no request looks through all of them. It is not stored.
 
     Args:
         vacancies: Those that may be offered.
         standbys: Those that have no offer.
-        owners: By likeness, the number of members and vacancies with an assignment of the leader's.
+        owners: By subscription digest, the number of members and vacancies with an assignment of the leader's.
     """
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ def tombstones(line: Line) -> Iterator[Published]:
         group = transfer.group_of(carried)
         keys: list[GroupKey | OffsetKey] = [("offset", line.group_id, t, p) for t, p, _ in group.all_offsets()]
         for key in [*keys, ("group", line.group_id)]:
-            yield Published(line.group_id, key, None, group.next_version(), group.vitals.now_ms)
+            yield Published(line.group_id, key, None, group.next_version(), group.hot_state.now_ms)
 
 
 def retire(settings: Settings, lines: Iterable[Line], advance: Callable[[], None] = lambda: None) -> None:

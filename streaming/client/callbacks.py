@@ -35,15 +35,15 @@ def told_all(owner: Listening, changes: Iterable[Change[TopicPartition]]) -> Ite
 
 def _tell(owner: Listening, change: Change[TopicPartition]) -> BaseException | None:
     failed: BaseException | None = None
-    if change.told is ListenerCall.ASSIGNED:
+    if change.call is ListenerCall.ASSIGNED:
         owner.keep(change.owned)
     try:
         owner.tell(change)
     except Exception as error:
-        failed = KafkaError(f"User rebalance callback {change.told.value} throws an error")
+        failed = KafkaError(f"User rebalance callback {change.call.value} throws an error")
         failed.__cause__ = error
     except BaseException as interrupt:  # neither the round nor revoking may wait for that
         failed = interrupt
-    if change.told is not ListenerCall.ASSIGNED:
+    if change.call is not ListenerCall.ASSIGNED:
         owner.keep(change.owned)
     return failed

@@ -297,10 +297,10 @@ class GroupConsumer(ReadsPartitions, InGroup):
 
     def tell(self, change: Change[TopicPartition]) -> None:
         """Commit revoked partitions, and call the listener."""
-        if change.told is ListenerCall.REVOKED and self._commits.is_automatic:
+        if change.call is ListenerCall.REVOKED and self._commits.is_automatic:
             self._commits.commit_automatically()
         if (listener := self._subscription.listener) is not None:
-            getattr(listener, change.told.value)(set(change.partitions))
+            getattr(listener, change.call.value)(set(change.partitions))
 
     def keep(self, owned: frozenset[TopicPartition]) -> None:
         """Read the owned partitions from now on, and no others."""

@@ -195,7 +195,7 @@ class GroupMember(InGroup):
 
     def tell(self, change: Change[TopicPartition]) -> None:
         """Call the listener."""
-        if (listener := self._listeners[change.told]) is not None:
+        if (listener := self._listeners[change.call]) is not None:
             listener(_names(change.partitions))
 
     def keep(self, owned: frozenset[TopicPartition]) -> None:

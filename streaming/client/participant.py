@@ -21,13 +21,13 @@ from coordinator.member.effects import (
     CoordinatorSilent,
     Effect,
     Failed,
-    Lost,
     MakePlan,
+    PartitionsLost,
     PrepareToJoin,
     RejoinNeeded,
 )
 from coordinator.member.member import MemberState
-from coordinator.member.owned_partitions import Holding
+from coordinator.member.owned_partitions import OwnedPartitions
 from streaming.client.callbacks import Listening, told_all
 from streaming.client.driver import Driver, MemberDriver
 from streaming.client.plans import effective_protocol, make_plan, offer, read_assignment
@@ -157,7 +157,7 @@ class Participant:
     ) -> None:
         self._driver, self._owner, self._rack_id = driver, owner, rack_id
         self._strategies = {strategy.name: strategy for strategy in strategies}
-        self._holding: Holding[TopicPartition] = Holding(effective_protocol(strategies))
+        self._holding: OwnedPartitions[TopicPartition] = OwnedPartitions(effective_protocol(strategies))
         self._round = _Round()
         self._has_to_join = False  # it has been asked to join, and has not done it yet
         self._told: dict[str, LastAssignment] = {}
@@ -221,7 +221,7 @@ class Participant:
                 self._plan(effect)
             case Assigned(generation_id) if generation_id == self._driver.member.generation_id:
                 self._take(effect)
-            case Lost(why):
+            case PartitionsLost(why):
                 if self.owned:
                     log.warning("group %s: partitions lost, because %s", self._group_id, why)
                 with told_all(self._owner, self._holding.lose()):
@@ -282,7 +282,7 @@ class Participant:
         self._told[assigned.protocol_name] = LastAssignment(partitions, assigned.generation_id)
         self.assigned_generation, self._token = assigned.generation_id, assigned.fencing_token
         is_last_round = self.owned.issubset(partitions)
-        with told_all(self._owner, self._holding.take(partitions)):
+        with told_all(self._owner, self._holding.assign(partitions)):
             if not is_last_round:
                 self._driver.request_rejoin("partitions given up are free for others")
 

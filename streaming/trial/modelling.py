@@ -93,7 +93,7 @@ class Model:
             self._add(process, start, seeded, plan)
         for received in recording.after(start):
             if isinstance(received.request, RebalanceGroup | ExpelMember):
-                self._at(received.at_ms, lambda now, asked=received.request: self._administer(now, asked))  # type: ignore[misc]
+                self._at(received.at_ms, lambda now, request=received.request: self._administer(now, request))  # type: ignore[misc]
 
     def run(self) -> list[AnyEvent]:
         """Return the events up to the end of the trial."""

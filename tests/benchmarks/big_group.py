@@ -22,7 +22,7 @@ from coordinator.base.states import Phase
 from coordinator.messages.requests import Assignment, DescribeGroup, LeaveGroup, Leaving, Received, Request
 from coordinator.messages.responses import AnyAnswer, DescribeGroupAnswer, JoinedMember, JoinGroupAnswer, Reply
 from coordinator.shard.shard import Shard
-from coordinator.state.member_index import Rosters
+from coordinator.state.member_index import MemberIndexCache
 from streaming.client.plans import make_plan, resolve
 from streaming.config.settings import Settings
 from tests.benchmarks import bench, crowd
@@ -129,7 +129,7 @@ class _Core:
     def __init__(self, size: int) -> None:
         self._everybody = _members(size)
         self._state: bytes | None = None
-        self._rosters = Rosters()
+        self._rosters = MemberIndexCache()
         self._offset = self._now_ms = 0
 
     def parts_s(self) -> Mapping[str, float]:

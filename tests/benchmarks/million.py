@@ -37,7 +37,7 @@ from coordinator.messages.heartbeats import Heartbeat, Heartbeats
 from coordinator.messages.requests import JoinGroup, Received, Request, Wake
 from coordinator.messages.responses import HeartbeatsAnswer, JoinGroupAnswer, OffsetCommitAnswer, Reply, SyncGroupAnswer
 from coordinator.shard.shard import Shard
-from coordinator.state.member_index import Rosters
+from coordinator.state.member_index import MemberIndexCache
 from streaming.progress import Work, shown
 from streaming.query.operator.operator import disable_garbage_collection
 from tests.benchmarks.figures import percentile
@@ -209,7 +209,7 @@ class Running:
 
     def __init__(self, number: int, crowd: Crowd) -> None:
         self._number, self._crowd = number, crowd
-        self._rosters, self._offset = Rosters(), 0
+        self._rosters, self._offset = MemberIndexCache(), 0
         self._state: bytes | None = None
         self.took_s = list[float]()
         self.requests = self.expired = self.rebalances = self.state_bytes = 0

@@ -16,7 +16,7 @@ from coordinator.messages.outputs import Output
 from coordinator.messages.requests import Received, Request
 from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer, HeartbeatAnswer, JoinGroupAnswer, Reply
 from coordinator.shard.shard import Shard
-from coordinator.state.member_index import Rosters
+from coordinator.state.member_index import MemberIndexCache
 from streaming.wire.records import OutputTopics, decode_request, encode_request, pack
 from tests.benchmarks import bench, next_members
 from tests.benchmarks.bench import say
@@ -52,11 +52,11 @@ def measure(options: argparse.Namespace) -> Figures:
     groups = max(1, options.groups // SHARDS)
     say(f"One shard of {groups} groups x {options.members} members, without Spark and Kafka.")
     everybody, state, now_ms = _stable(groups, options.members)
-    rosters = Rosters()  # of the worker, so it outlives a batch
+    member_indexes = MemberIndexCache()  # of the worker, so it outlives a batch
     values = [encode_request(m.heartbeat(f"{i:012}")) for i, m in enumerate(everybody) if i % HEARTBEAT_INTERVAL_S == 0]
     next_state, next_now_ms, next_values = _settled(groups, options.members)
     rounds = [
-        (_batch(values, state, now_ms, rosters), _batch(next_values, next_state, next_now_ms, rosters))
+        (_batch(values, state, now_ms, member_indexes), _batch(next_values, next_state, next_now_ms, member_indexes))
         for _ in range(ROUNDS)
     ]
     us = _best_us([classic for classic, _ in rounds], len(values))
@@ -114,10 +114,10 @@ def _best_us(rounds: Sequence[Sequence[float]], heartbeats: int) -> list[float]:
     return [1e6 * min(seconds) / heartbeats for seconds in zip(*rounds, strict=True)]
 
 
-def _batch(values: list[bytes], state: bytes, now_ms: int, rosters: Rosters) -> list[float]:
+def _batch(values: list[bytes], state: bytes, now_ms: int, member_indexes: MemberIndexCache) -> list[float]:
     """Run the operator's work for a batch of heartbeats, and return the seconds of each part."""
     decoded, decode_s = _timed(lambda: [Received(i, now_ms, decode_request(v)) for i, v in enumerate(values)])
-    shard, load_s = _timed(lambda: Shard(0, 1, b"x" * 32, CONFIG, state, rosters))
+    shard, load_s = _timed(lambda: Shard(0, 1, b"x" * 32, CONFIG, state, member_indexes))
     outputs, step_s = _timed(lambda: shard.step(decoded, now_ms))
     _, state_s = _timed(shard.to_bytes)
     _, rows_s = _timed(lambda: [(*packed, None) for packed in pack(outputs, TOPICS, 0)])

@@ -28,7 +28,7 @@ from coordinator.messages.requests import (
 )
 from coordinator.messages.responses import JoinGroupAnswer, Reply
 from coordinator.shard.shard import Shard
-from coordinator.state.member_index import Rosters
+from coordinator.state.member_index import MemberIndexCache
 from streaming.wire.records import OutputTopics, pack
 from tests.benchmarks import bench
 from tests.benchmarks.bench import say
@@ -60,7 +60,7 @@ class Group:
     def __init__(self) -> None:
         self.now_ms, self._offset = BEGIN_MS, 0
         self._state: bytes | None = None
-        self._rosters = Rosters()
+        self._rosters = MemberIndexCache()
         self._left: list[Received] = []
         self.answers: dict[str, Output] = {}
 

@@ -48,10 +48,10 @@ from coordinator.messages.requests import (
     Unreadable,
 )
 from coordinator.messages.responses import AnyAnswer, JoinGroupAnswer, RebalanceNotice, Reply
-from coordinator.shard.handlers import KINDS
+from coordinator.shard.handlers import HANDLERS
 from coordinator.shard.shard import Shard
 from coordinator.state.classic_group import Group
-from coordinator.state.member_index import Rosters
+from coordinator.state.member_index import MemberIndexCache
 from tests.coordinator.invariants import Step, all_checkers
 from tests.coordinator.plain import PlainHeartbeat, long_path
 from tests.coordinator.waking import wake
@@ -74,7 +74,7 @@ class Scenario:
 
     def __init__(self, *, delay_ms: int = 0, **config: Any) -> None:
         self.config = Config(group_initial_rebalance_delay_ms=delay_ms, **config)
-        self.rosters = Rosters()
+        self.member_indexes = MemberIndexCache()
         self.shard, self._living = self.new_shard(), self.new_shard()
         self._checkers = all_checkers(self.config)
         self.now_ms = 0
@@ -95,7 +95,7 @@ class Scenario:
     def new_shard(self, state: bytes | None = None, **config: Any) -> Shard:
         """Return a shard with this scenario's settings, from `state` or empty."""
         changed = {**{name: getattr(self.config, name) for name in Config.__struct_fields__}, **config}
-        return Shard(0, 1, SECRET, Config(**changed), state, self.rosters)
+        return Shard(0, 1, SECRET, Config(**changed), state, self.member_indexes)
 
     @classmethod
     def joined(cls, *names: str, session_timeout_ms: int = 10_000, rebalance_timeout_ms: int = 10_000,
@@ -298,9 +298,9 @@ class Scenario:
         state = self.shard.to_bytes()
         assert self._living.to_bytes() == state, "the same history gives different bytes (I16)"
         assert self.new_shard(state).to_bytes() == state, "decoding and encoding changes the bytes (I18)"
-        self.rosters = Rosters()
+        self.member_indexes = MemberIndexCache()
         by_long_path = self.new_shard(before)
-        with patch.dict(KINDS, {PlainHeartbeat: KINDS[Heartbeat]}):
+        with patch.dict(HANDLERS, {PlainHeartbeat: HANDLERS[Heartbeat]}):
             assert by_long_path.step([*map(long_path, log)], now_ms) == self.latest, "the short path changes outputs"
         assert by_long_path.to_bytes() == state, "the short path of heartbeats changes the bytes"
         self.batches.append((log, now_ms))

@@ -113,16 +113,16 @@ class Teller:
 
     def state(self, group: Group) -> str:
         """Return a group's phase, generation, leader, deadlines and parked requests as text."""
-        vitals = group.vitals
+        hot_state = group.hot_state
         told = [f"{self._of(group.group_id)}{group.phase.value}, generation {group.generation_id}"]
         if group.leader_id:
             told[0] += f", leader {self.s.name(group.leader_id)}"
-        if vitals.joins_ms < NEVER_MS:
-            told.append(f"joins by {vitals.joins_ms}")
-        if vitals.syncs_ms < NEVER_MS:
-            told.append(f"syncs by {vitals.syncs_ms}")
+        if hot_state.joins_ms < NEVER_MS:
+            told.append(f"joins by {hot_state.joins_ms}")
+        if hot_state.syncs_ms < NEVER_MS:
+            told.append(f"syncs by {hot_state.syncs_ms}")
         parked = [m.member_id for m in group.members.values() if m.awaiting_join or m.awaiting_sync]
-        for word, ids in (("parked", parked), ("pending", list(vitals.pending))):
+        for word, ids in (("parked", parked), ("pending", list(hot_state.pending))):
             if ids:
                 told.append(f"{word} {self._names(ids)}")
         return "; ".join(told)

@@ -94,7 +94,7 @@ def group_of(
     names = [f"i{n}" for n in range(members)]
     log.step(*(joining(f"{group_id} {name}", metadata, group_id, group_instance_id=name, **fields) for name in names))
     log.drain()
-    ids = log.shard.group(group_id).vitals.instances
+    ids = log.shard.group(group_id).hot_state.instances
     rejoins = (
         joining(f"{group_id} once more {name}", metadata, group_id, ids[name], group_instance_id=name, **fields)
         for name in names
@@ -263,7 +263,7 @@ def test_deferred_requests_keep_the_time_of_their_records(monkeypatch: pytest.Mo
     shard.step([Received(50, 5_000, asked(DescribeGroup, 0)), Received(51, 5_000, beat), wake(9_000, 52)], 9_000)
     again = s.new_shard(shard.to_bytes())
     again.step(shard.deferred, 9_500)
-    assert again.group("g").vitals.sessions[s.ids["ana"]].deadline_ms == 15_000
+    assert again.group("g").hot_state.sessions[s.ids["ana"]].deadline_ms == 15_000
 
 
 def test_requests_beyond_the_bound_of_deferred_ones_are_refused(heavy: bytes, monkeypatch: pytest.MonkeyPatch):

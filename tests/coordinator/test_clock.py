@@ -65,7 +65,7 @@ def test_time_of_a_record_within_the_slack_is_accepted():
     s = two_members()
     outputs = s.step([beat(s, "ana", START_MS + SLACK_MS)], START_MS)
     assert not any(isinstance(output, ClockAhead) for output in outputs)
-    assert s.group.vitals.now_ms == START_MS + SLACK_MS
+    assert s.group.hot_state.now_ms == START_MS + SLACK_MS
 
 
 def test_join_is_answered_after_a_record_from_the_future():
@@ -124,7 +124,7 @@ def test_record_with_an_earlier_time_renews_from_the_time_of_the_log():
     s = two_members()
     now_ms = START_MS + 20_000
     s.step([wake(now_ms), beat(s, "ana", now_ms - HOUR_MS), wake(now_ms)], now_ms)
-    assert s.group.vitals.sessions[s.ids["ana"]].deadline_ms == now_ms + 45_000
+    assert s.group.hot_state.sessions[s.ids["ana"]].deadline_ms == now_ms + 45_000
 
 
 # -- the driver's clock ------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def test_wake_record_gives_the_lead_of_the_drivers_clock():
     s = Scenario(delay_ms=3_000)
     s.step([Received(1, START_MS, Wake(START_MS + HOUR_MS))], START_MS + HOUR_MS)
     s.away().at(START_MS).join("ana").back(START_MS, batch_ms=START_MS + HOUR_MS)
-    assert s.group.vitals.joins_ms == START_MS + 3_000
+    assert s.group.hot_state.joins_ms == START_MS + 3_000
     s.step([Received(9, START_MS + 4_000, Wake(START_MS + 4_000 + HOUR_MS))], START_MS + 4_000 + HOUR_MS)
     s.is_("CompletingRebalance", generation=1)
 
@@ -156,7 +156,7 @@ def test_a_clock_jump_lengthens_a_wait_within_a_bound():
     s = two_members()
     s.step([beat(s, "ana", START_MS + 1_000)], START_MS + 8 * DAY_MS)
     latest_ms = START_MS + 1_000 + limits.AWAY_MS_MAX + 45_000
-    assert s.group.vitals.sessions[s.ids["ana"]].deadline_ms <= latest_ms
+    assert s.group.hot_state.sessions[s.ids["ana"]].deadline_ms <= latest_ms
 
 
 def test_driver_whose_clock_goes_back_neither_expels_nor_stalls():
@@ -211,7 +211,7 @@ def test_step_without_a_record_lets_no_time_pass():
 )  # fmt: skip
 def test_the_times_of_a_step(before: Clock, log_ms: int | None, batch_ms: int, expected: tuple[int, int, int]):
     log = [] if log_ms is None else [wake(log_ms)]
-    times = clock.tell(before, log, batch_ms, SLACK_MS)[1]
+    times = clock.advance(before, log, batch_ms, SLACK_MS)[1]
     assert (times.now_ms, times.latest_ms, times.horizon_ms) == expected
 
 

@@ -13,12 +13,12 @@ from coordinator.base.errors import CorruptState
 from coordinator.base.states import Phase
 from coordinator.messages.requests import Protocol
 from coordinator.state import codec, hot_state_codec
-from coordinator.state import member_index as rosters_module
-from coordinator.state.classic_group import Delay, Group, Member, Parked, Round, Vitals
-from coordinator.state.codec import Kept, RemovedGroup, Stored
+from coordinator.state import member_index as member_index_module
+from coordinator.state.classic_group import Delay, Group, HotState, Member, Parked, Round
+from coordinator.state.codec import RemovedGroup, ShardSnapshot, Stored
 from coordinator.state.encoding import inflate
 from coordinator.state.group import Offset, Session
-from coordinator.state.member_index import Roster, Rosters
+from coordinator.state.member_index import MemberIndex, MemberIndexCache
 from tests.coordinator.scenario import Scenario
 
 STORED = Path(__file__).parent / "states" / f"codec-{codec.VERSION}.bin"
@@ -40,7 +40,7 @@ def test_groups_are_decoded_as_encoded(state: bytes):
     assert again.to_bytes() == state
     assert again.group_ids == ("g", "h")
     g = again.group("g")
-    assert [len(x) for x in (g.members, g.vitals.pending, g.offsets)] == [3, 1, 1]
+    assert [len(x) for x in (g.members, g.hot_state.pending, g.offsets)] == [3, 1, 1]
     assert sum(m.awaiting_join is not None for m in g.members.values()) == 2
 
 
@@ -76,7 +76,7 @@ def test_a_stored_state_is_written_with_equal_bytes():
     for stored in codec.decode_shard(state).groups.values():
         group = codec.decode_group(stored)
         rest = codec.encode_rest(group)
-        assert hot_state_codec.encode_vitals(group.vitals, rest) == stored.vitals
+        assert hot_state_codec.encode_hot_state(group.hot_state, rest) == stored.hot_state
         assert inflate(rest) == inflate(stored.rest)
 
 
@@ -113,16 +113,16 @@ def test_vitals_of_another_group_are_refused(state: bytes):
     """Sessions are stored in the order of the members, so their number must be equal."""
     groups = codec.decode_shard(state).groups
     with pytest.raises(CorruptState, match="members has"):
-        codec.decode_vitals(msgspec.structs.replace(groups["g"], rest=groups["h"].rest))
+        codec.decode_hot_state(msgspec.structs.replace(groups["g"], rest=groups["h"].rest))
 
 
 def test_a_cache_of_rosters_changes_nothing(state: bytes):
-    """A task may run in any worker: its cache has the group's present roster, an earlier one, or none."""
+    """A task may run in any worker: its cache has the group's present member index, an earlier one, or none."""
     s = Scenario.stable("a", "b").leave("a")
     read = []
     for is_empty in (True, False, True):
         if is_empty:
-            s.rosters = Rosters()
+            s.member_indexes = MemberIndexCache()
         s.new_shard(state).group("g")
         read.append(s.new_shard(s.shard.to_bytes()).group("g"))
     assert read[0] == read[1] == read[2]
@@ -130,59 +130,63 @@ def test_a_cache_of_rosters_changes_nothing(state: bytes):
 
 def test_a_cache_of_rosters_is_bounded_by_its_bytes():
     """I22: each commit changes the stored group, which is the key of the cache; the old key is never used again."""
-    rosters, s = Rosters(bytes_max=5_000), Scenario.stable("a", "b")
+    member_indexes, s = MemberIndexCache(bytes_max=5_000), Scenario.stable("a", "b")
     for offset in range(50):
         s.commit("a", {("t", 0): offset})
         rest = codec.decode_shard(s.shard.to_bytes()).groups["g"].rest
-        assert rosters.of(rest).member_ids == list(s.group.members)
-    assert 4_000 < rosters.bytes <= 5_000
-    assert rosters.of(rest) is rosters.of(rest), "the latest roster stays"
+        assert member_indexes.of(rest).member_ids == list(s.group.members)
+    assert 4_000 < member_indexes.bytes <= 5_000
+    assert member_indexes.of(rest) is member_indexes.of(rest), "the latest member index stays"
 
 
 def rest_of(number: int, size_bytes: int = 2**20) -> bytes:
-    """Return a key whose size with its roster, which has no member, is `size_bytes`."""
-    return b"%d" % number + bytes(size_bytes - rosters_module.ROSTER_BYTES - len(str(number)))
+    """Return a key whose size with its member index, which has no member, is `size_bytes`."""
+    return b"%d" % number + bytes(size_bytes - member_index_module.MEMBER_INDEX_BYTES - len(str(number)))
 
 
 def test_a_cache_of_rosters_is_filled_to_its_bound_and_no_further():
-    """I22: up to the bound every roster stays; beyond it the least recently used rosters are dropped."""
-    rosters, kept = Rosters(), [Roster([], {}) for _ in range(rosters_module.ROSTERS_BYTES_MAX // 2**20)]
-    for number, roster in enumerate(kept):
-        rosters.note(rest_of(number), roster)
-    assert rosters.bytes == rosters_module.ROSTERS_BYTES_MAX
-    assert all(rosters.of(rest_of(number)) is roster for number, roster in enumerate(kept))
-    smallest = rest_of(-1, rosters_module.ROSTER_BYTES + 2)
-    rosters.note(smallest, Roster([], {}))
-    assert rosters.bytes == rosters_module.ROSTERS_BYTES_MAX - 2**20 + rosters_module.ROSTER_BYTES + 2, (
-        "one roster is dropped"
+    """I22: up to the bound every member index stays; beyond it the least recently used member indexes are dropped."""
+    member_indexes, kept = (
+        MemberIndexCache(),
+        [MemberIndex([], {}) for _ in range(member_index_module.CACHE_BYTES_MAX // 2**20)],
     )
-    assert rosters.of(rest_of(1)) is kept[1]
+    for number, roster in enumerate(kept):
+        member_indexes.put(rest_of(number), roster)
+    assert member_indexes.bytes == member_index_module.CACHE_BYTES_MAX
+    assert all(member_indexes.of(rest_of(number)) is roster for number, roster in enumerate(kept))
+    smallest = rest_of(-1, member_index_module.MEMBER_INDEX_BYTES + 2)
+    member_indexes.put(smallest, MemberIndex([], {}))
+    assert (
+        member_indexes.bytes == member_index_module.CACHE_BYTES_MAX - 2**20 + member_index_module.MEMBER_INDEX_BYTES + 2
+    ), "one member index is dropped"
+    assert member_indexes.of(rest_of(1)) is kept[1]
     with pytest.raises(CorruptState):
-        rosters.of(rest_of(0))  # it was dropped, so the bytes are decoded, and they are not a group
+        member_indexes.of(rest_of(0))  # it was dropped, so the bytes are decoded, and they are not a group
 
 
 def test_a_roster_beyond_the_bound_stays_alone():
-    """Otherwise every heartbeat would decompress the vitals of a very large group."""
-    rosters, large = Rosters(bytes_max=1_000), Roster([], {})
-    rosters.note(rest_of(0, 900), Roster([], {}))
-    rosters.note(rest_of(1, 5_000), large)
-    assert rosters.bytes == 5_000
-    assert rosters.of(rest_of(1, 5_000)) is large
+    """Otherwise every heartbeat would decompress the hot state of a very large group."""
+    member_indexes, large = MemberIndexCache(bytes_max=1_000), MemberIndex([], {})
+    member_indexes.put(rest_of(0, 900), MemberIndex([], {}))
+    member_indexes.put(rest_of(1, 5_000), large)
+    assert member_indexes.bytes == 5_000
+    assert member_indexes.of(rest_of(1, 5_000)) is large
 
 
 def test_a_shard_reads_a_roster_once(monkeypatch: pytest.MonkeyPatch):
-    """Heartbeats of later batches find the roster in the cache of the shard."""
+    """Heartbeats of later batches find the member index in the cache of the shard."""
     s = Scenario.stable("a", "b")
-    state, cache, read = s.shard.to_bytes(), Rosters(), []
-    monkeypatch.setattr(rosters_module, "_read_roster", lambda rest, read_roster=rosters_module._read_roster: (
-        read.append(rest), read_roster(rest))[1])  # fmt: skip
+    state, cache, read = s.shard.to_bytes(), MemberIndexCache(), []
+    real = member_index_module._read_member_index
+    monkeypatch.setattr(member_index_module, "_read_member_index", lambda rest, of=real: (
+        read.append(rest), of(rest))[1])  # fmt: skip
     for _ in range(3):
-        s.rosters = cache
+        s.member_indexes = cache
         s.new_shard(state).group("g")
     assert len(read) == 1
-    s.rosters = Rosters()
+    s.member_indexes = MemberIndexCache()
     s.new_shard(state).group("g")
-    assert len(read) == 2, "another cache does not contain the roster"
+    assert len(read) == 2, "another cache does not contain the member index"
 
 
 def test_invalid_bytes_with_a_right_checksum_are_refused():
@@ -192,13 +196,13 @@ def test_invalid_bytes_with_a_right_checksum_are_refused():
         codec.decode_shard(checksum.join(written))
 
 
-@pytest.mark.parametrize("part", ["vitals", "rest"])
+@pytest.mark.parametrize("part", ["hot_state", "rest"])
 @pytest.mark.parametrize("nonsense", [b"", b"\xc1", b"\x91\xc3", zlib.compress(b"\xc1"), zlib.compress(b"\x91\xc3")])
 def test_invalid_bytes_of_a_group_are_detected_when_it_is_decoded(state: bytes, part: str, nonsense: bytes):
     """The checksum is right, the contents are not, for example those of another version."""
     stored = msgspec.structs.replace(codec.decode_shard(state).groups["g"], **{part: nonsense})
     with pytest.raises(CorruptState):
-        Scenario().new_shard(codec.encode_shard(Kept({"g": stored}))).group("g")
+        Scenario().new_shard(codec.encode_shard(ShardSnapshot({"g": stored}))).group("g")
 
 
 def test_a_new_shard_has_no_groups_and_can_be_encoded():
@@ -223,7 +227,7 @@ def test_a_heartbeat_copies_the_rest_of_the_group():
     s.at(1_000).heartbeat("a")
     after = codec.decode_shard(s.shard.to_bytes()).groups["g"]
     assert after.rest == before.rest
-    assert after.vitals != before.vitals
+    assert after.hot_state != before.hot_state
 
 
 # -- random groups, also ones that no conversation reaches -------------------------------------------------------------
@@ -232,8 +236,8 @@ texts, blobs, flags = st.text(max_size=5), st.binary(max_size=5), st.booleans()
 int32s, int64s = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 maybe_texts, maybe_parked = st.none() | texts, st.none() | st.builds(Parked, texts, texts)
 sessions = st.dictionaries(texts, st.builds(Session, int64s, int32s, flags), max_size=3)
-vitals = st.builds(
-    Vitals,
+hot_states = st.builds(
+    HotState,
     phase=st.sampled_from(Phase),
     generation_id=int32s,
     now_ms=int64s,
@@ -268,7 +272,7 @@ members = st.builds(
 offsets = st.builds(Offset, int64s, int32s, texts, int64s, st.none() | int64s)
 groups = st.builds(
     Group,
-    vitals=vitals,
+    hot_state=hot_states,
     group_id=texts,
     since_ms=int64s,
     version=int64s,
@@ -293,16 +297,16 @@ stored = st.builds(Stored, int64s, int32s, blobs, blobs, texts, flags)
 def test_every_group_is_decoded_as_encoded(group: Group):
     """I18: every group is decoded as it was encoded."""
     rest = codec.encode_rest(group)
-    written = Stored(0, 0, hot_state_codec.encode_vitals(group.vitals, rest), rest, "", False)
-    assert codec.decode_vitals(written) == group.vitals
+    written = Stored(0, 0, hot_state_codec.encode_hot_state(group.hot_state, rest), rest, "", False)
+    assert codec.decode_hot_state(written) == group.hot_state
     assert codec.decode_group(written) == group
 
 
 removed_groups = st.dictionaries(texts, st.builds(RemovedGroup, int64s, int32s, int64s, int64s), max_size=2)
 
 
-@given(st.builds(Kept, st.dictionaries(texts, stored, max_size=4), removed_groups))
-def test_every_shard_is_decoded_as_encoded(shard: Kept):
+@given(st.builds(ShardSnapshot, st.dictionaries(texts, stored, max_size=4), removed_groups))
+def test_every_shard_is_decoded_as_encoded(shard: ShardSnapshot):
     """I18: every shard is decoded as it was encoded."""
     assert codec.decode_shard(codec.encode_shard(shard)) == shard
 
@@ -314,5 +318,5 @@ def test_no_other_bytes_are_accepted(data: bytes):
 
 
 def test_vitals_are_stored_separately():
-    group = Group(vitals=Vitals(generation_id=7), group_id="g", since_ms=0)
-    assert codec.decode_rest(codec.encode_rest(group), Vitals()).generation_id == 0
+    group = Group(hot_state=HotState(generation_id=7), group_id="g", since_ms=0)
+    assert codec.decode_rest(codec.encode_rest(group), HotState()).generation_id == 0

@@ -82,7 +82,7 @@ def test_a_deadline_fires_at_its_own_time_and_the_next_counts_from_there():
     """protocol.md 0: c2's session ends at 10000, however late the batch runs; joins are then collected until 20000."""
     s = Scenario.stable("c1", "c2").at(9_000).heartbeat("c1").at(12_500).heartbeat("c1")
     s.hears(ErrorCode.REBALANCE_IN_PROGRESS).is_("PreparingRebalance")
-    assert (s.group.since_ms, s.group.vitals.joins_ms) == (10_000, 20_000)
+    assert (s.group.since_ms, s.group.hot_state.joins_ms) == (10_000, 20_000)
 
 
 def test_one_step_may_fire_a_chain_of_deadlines():
@@ -120,7 +120,7 @@ def test_a_silent_shard_expires_many_groups_at_once():
 def test_a_request_from_the_past_counts_as_of_now():
     """I12: a request from the past counts as one of the present time."""
     s = Scenario.stable("c1").at(5_000).heartbeat("c1").at(1_000).heartbeat("c1").hears(ErrorCode.NONE)
-    assert s.group.vitals.sessions[s.ids["c1"]].deadline_ms == 15_000
+    assert s.group.hot_state.sessions[s.ids["c1"]].deadline_ms == 15_000
     s.at(0).commit("c1", {("t", 0): 1})
     assert s.group.offsets["t"][0].commit_timestamp_ms == 5_000
 
@@ -140,7 +140,7 @@ def test_a_rebalance_timeout_of_zero_or_less_does_not_turn_time_back(timeout_ms:
     s.is_("Empty", generation=2)
     assert s.group.since_ms == 1_000
     s.at(2_000).join("c2").sync("c2", plan={}).join("c3", rebalance_timeout_ms=timeout_ms).is_parked()
-    assert s.group.vitals.joins_ms == 12_000
+    assert s.group.hot_state.joins_ms == 12_000
 
 
 # -- outages of the coordinator ----------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def test_a_late_notice_gives_one_fresh_session_and_not_a_second():
     s = Scenario.stable("c1")
     s.step([], 40_000)
     s.is_("Stable")
-    assert s.group.vitals.sessions[s.ids["c1"]].deadline_ms == 50_000
+    assert s.group.hot_state.sessions[s.ids["c1"]].deadline_ms == 50_000
     s.step([], 80_000)
     s.is_("Empty")
     assert s.events(MemberExpired)[0].at_ms == 50_000
@@ -191,10 +191,10 @@ def test_a_round_after_a_late_one_has_its_own_extension():
     """I21: an extension in one generation does not count in the next."""
     s = Scenario.stable("c1", session_timeout_ms=1_800_000).join("c2", session_timeout_ms=1_800_000)
     s.step([], 30_000)
-    assert s.group.vitals.joins_ms == 40_000
+    assert s.group.hot_state.joins_ms == 40_000
     s.at(31_000).join("c1", session_timeout_ms=1_800_000).is_("CompletingRebalance", generation=2)
     s.step([], 60_000)
-    assert s.group.vitals.syncs_ms == 70_000
+    assert s.group.hot_state.syncs_ms == 70_000
     s.is_("CompletingRebalance", generation=2)
 
 
@@ -294,9 +294,9 @@ def test_the_deadlines_in_each_phase():
 def test_the_last_owed_sync_removes_the_sync_deadline():
     """W4, W7; protocol.md 3.3 rows 8 and 9: the last owed sync removes the sync deadline."""
     s = Scenario.joined("c1", "c2").sync("c1", plan={})
-    assert s.group.vitals.syncs_ms == 10_000
+    assert s.group.hot_state.syncs_ms == 10_000
     s.sync("c2").hears(ErrorCode.NONE)
-    assert s.group.vitals.syncs_ms == NEVER_MS
+    assert s.group.hot_state.syncs_ms == NEVER_MS
     s = Scenario.joined("c1", "c2").sync("c1", plan={}).leave("c2").join("c1")
     assert s.heard("c1", JoinGroup).generation_id == 3
 
@@ -305,7 +305,7 @@ def test_a_follower_that_leaves_no_longer_owes_a_sync():
     """protocol.md 2.4: it is removed from pendingSync; nothing of it is left in the next generation."""
     s = Scenario.joined("c1", "c2", "c3").sync("c1", plan={}).sync("c2").leave("c3")
     s.join("c1").join("c2").sync("c2").sync("c1", plan={}).is_("Stable", generation=3)
-    assert s.group.vitals.syncs_ms == NEVER_MS
+    assert s.group.hot_state.syncs_ms == NEVER_MS
     assert s.heard("c2", SyncGroup).error == "NONE"
 
 

@@ -58,7 +58,7 @@ def test_each_way_to_start_a_rebalance_has_its_cause(happens, cause: str, who: s
     assert started.client_host == f"/{who}.example"
     assert started.generation_id == 2
     assert started.at_ms == s.group.since_ms
-    assert started.joins_until_ms == s.group.vitals.joins_ms == started.at_ms + 10_000
+    assert started.joins_until_ms == s.group.hot_state.joins_ms == started.at_ms + 10_000
     assert started.members == len(s.group.members)
 
 

@@ -14,7 +14,7 @@ from coordinator.messages import requests
 from coordinator.messages.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics
 from coordinator.messages.heartbeats import Heartbeats
 from coordinator.messages.requests import OffsetTopic
-from coordinator.shard.handlers import KINDS
+from coordinator.shard.handlers import HANDLERS
 from tests.coordinator.scenario import Scenario
 
 # -- the phases, each with c1 as leader and c2 as follower, and a pending id: p's --------------------------------------
@@ -437,7 +437,7 @@ def test_every_kind_of_request_occurs():
     of_transactions = {requests.TxnOffsetCommit, requests.SettleTransactions}
     of_many = {Heartbeats}  # `test_heartbeats` has their tests
     moves = Subject.MOVES, Subject.SLOTS
-    of_moves = {kind for kind, row in KINDS.items() if row.subject in moves}  # `moves` has their tables
+    of_moves = {kind for kind, row in HANDLERS.items() if row.subject in moves}  # `moves` has their tables
     of_others = of_rules | of_policies | of_drivers | of_consumers | of_transactions | of_moves | of_many
     assert asked == {*get_args(requests.Request)} - of_others
 
@@ -448,7 +448,7 @@ def test_every_setup_is_in_its_phase():
             s = begin()
             group = s.shard.group("g")
             assert (group.phase.value if group else "absent") == phase
-            assert group is None or [*map(s.name, group.vitals.pending)] == ["p"]
+            assert group is None or [*map(s.name, group.hot_state.pending)] == ["p"]
 
 
 @pytest.mark.parametrize("cell", [*CELLS, *STATIC_CELLS], ids=str)
@@ -465,8 +465,8 @@ def test_cell(cell: Cell):
         assert group.members == before.members, "a refused request changes no member"
         assert group.offsets == before.offsets
         assert group.generation_id == before.generation_id
-        assert group.vitals.instances == before.vitals.instances
-        assert group.vitals.pending == before.vitals.pending
+        assert group.hot_state.instances == before.hot_state.instances
+        assert group.hot_state.pending == before.hot_state.pending
 
 
 @pytest.mark.parametrize("cell", [c for c in [*CELLS, *STATIC_CELLS] if c.phase not in ("absent", "Empty")], ids=str)
@@ -474,9 +474,9 @@ def test_which_requests_renew_a_session(cell: Cell):
     """S103, S104, S143: which requests renew their member's session at once (protocol.md section 4, first row)."""
     s = cell.begin()
     names = [name for name in ("c1", "c2", "l", "f") if name in s.ids]
-    sessions = {name: s.group.vitals.sessions[s.ids[name]].deadline_ms for name in names}
+    sessions = {name: s.group.hot_state.sessions[s.ids[name]].deadline_ms for name in names}
     cell.ask(s.at(1_000))
-    after = {name: s.group.vitals.sessions.get(s.ids[name]) for name in names}
+    after = {name: s.group.hot_state.sessions.get(s.ids[name]) for name in names}
     renewed = {name for name, session in after.items() if session and session.deadline_ms != sessions[name]}
     assert renewed == RENEWED.get((cell.request, cell.phase), set()) & {*names}
     assert {after[name].deadline_ms for name in renewed} <= {11_000}

@@ -93,8 +93,8 @@ class Conversations(RuleBasedStateMachine):
     @rule(instance=instances, inbox=inboxes, skips=skipping, rebalance_ms=rebalances_ms)
     def restart(self, instance: str, inbox: str | None, skips: bool, rebalance_ms: int) -> None:
         group = self.s.shard.group("g")
-        if group and instance in group.vitals.instances:
-            member = group.members[group.vitals.instances[instance]]
+        if group and instance in group.hot_state.instances:
+            member = group.members[group.hot_state.instances[instance]]
             self.s.join(
                 member.client_id,
                 member_id="",
@@ -227,7 +227,7 @@ class Conversations(RuleBasedStateMachine):
             return
         if self.is_away:
             self.s.back(self.s.now_ms)
-        latest_ms = max((g.vitals.now_ms for g in [self.s.shard.group("g")] if g), default=0)
+        latest_ms = max((g.hot_state.now_ms for g in [self.s.shard.group("g")] if g), default=0)
         self.s.until(max(latest_ms, self.s.now_ms) + 2_000_000).is_gone()
         unheard = self.s.asked.keys() - self.s.answers.keys()
         assert not unheard, f"never answered: {unheard}"

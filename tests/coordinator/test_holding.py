@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from coordinator.assignors import RebalanceProtocol
-from coordinator.member.owned_partitions import Change, Holding, ListenerCall
+from coordinator.member.owned_partitions import Change, ListenerCall, OwnedPartitions
 
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 ASSIGNED, REVOKED, LOST = ListenerCall.ASSIGNED, ListenerCall.REVOKED, ListenerCall.LOST
@@ -23,18 +23,18 @@ class Owner:
     """A listener that records every call and the partitions that are owned at that time."""
 
     def __init__(self, protocol: RebalanceProtocol, owned: str = "") -> None:
-        self.holding: Holding[str] = Holding(protocol)
+        self.holding: OwnedPartitions[str] = OwnedPartitions(protocol)
         if owned:
             self.takes(owned)
 
     def hears(self, changes: Iterator[Change[str]]) -> list[Call]:
-        return [(c.told, letters(c.partitions), letters(self.holding.owned)) for c in changes]
+        return [(c.call, letters(c.partitions), letters(self.holding.owned)) for c in changes]
 
     def prepares(self, wanted: str = "abcdef") -> list[Call]:
         return self.hears(self.holding.prepare(lambda p: p in wanted))
 
     def takes(self, assigned: str) -> list[Call]:
-        return self.hears(self.holding.take(list(assigned)))
+        return self.hears(self.holding.assign(list(assigned)))
 
     def loses(self) -> list[Call]:
         return self.hears(self.holding.lose())
@@ -163,7 +163,7 @@ def test_a_leave_revokes_all_partitions(protocol: RebalanceProtocol) -> None:
 GIVING_UP = {
     "eager, before it joins": (EAGER, lambda h: h.prepare(lambda p: True), ""),
     "cooperative, before it joins": (COOPERATIVE, lambda h: h.prepare(lambda p: p == "a"), "a"),
-    "cooperative, the plan takes away": (COOPERATIVE, lambda h: h.take("a"), "a"),
+    "cooperative, the plan takes away": (COOPERATIVE, lambda h: h.assign("a"), "a"),
     "lost": (COOPERATIVE, lambda h: h.lose(), ""),
     "it leaves": (EAGER, lambda h: h.leave(), ""),
 }
@@ -177,7 +177,7 @@ def test_revoked_partitions_are_not_owned_after_a_failed_call(
     """S121: other members may get these partitions, even if the listener raised."""
     owner = Owner(protocol, "ab")
     changes = step(owner.holding)  # type: ignore[operator]
-    assert next(changes).told in (REVOKED, LOST)
+    assert next(changes).call in (REVOKED, LOST)
     if error is GeneratorExit:
         changes.close()
     else:
@@ -190,9 +190,9 @@ def test_revoked_partitions_are_not_owned_after_a_failed_call(
 @BOTH
 def test_an_assignment_is_owned_after_a_failed_call(protocol: RebalanceProtocol) -> None:
     """S99: the assignment is the member's, even if its listener did not finish."""
-    holding: Holding[str] = Holding(protocol)
-    changes = holding.take("ab")
-    assert next(changes).told is ASSIGNED
+    holding: OwnedPartitions[str] = OwnedPartitions(protocol)
+    changes = holding.assign("ab")
+    assert next(changes).call is ASSIGNED
     changes.close()
     assert letters(holding.owned) == "ab"
 
@@ -200,10 +200,12 @@ def test_an_assignment_is_owned_after_a_failed_call(protocol: RebalanceProtocol)
 @BOTH
 def test_a_change_has_the_partitions_that_are_owned_from_then_on(protocol: RebalanceProtocol) -> None:
     """S121: before the call for an assignment, after any other call."""
-    holding: Holding[str] = Holding(protocol)
-    owned = [letters(c.owned) for changes in (holding.take("ab"), holding.take("bc"), holding.lose()) for c in changes]
+    holding: OwnedPartitions[str] = OwnedPartitions(protocol)
+    owned = [
+        letters(c.owned) for changes in (holding.assign("ab"), holding.assign("bc"), holding.lose()) for c in changes
+    ]
     assert owned == ["ab", "b", "bc", ""]
 
 
 def test_the_protocol_of_a_holding() -> None:
-    assert [Holding(protocol).is_cooperative for protocol in (EAGER, COOPERATIVE)] == [False, True]
+    assert [OwnedPartitions(protocol).is_cooperative for protocol in (EAGER, COOPERATIVE)] == [False, True]

@@ -128,7 +128,7 @@ def test_a_bomb_without_its_checksum_is_never_decompressed(state: bytes):
     """The rest of a group has 64 MiB of zeros in 64 KB."""
     stored = codec.decode_shard(state).groups["g"]
     bomb = codec.encode_shard(
-        codec.Kept({"g": codec.Stored(0, 1, stored.vitals, zlib.compress(bytes(64 * MIB), 9), "", False)})
+        codec.ShardSnapshot({"g": codec.Stored(0, 1, stored.hot_state, zlib.compress(bytes(64 * MIB), 9), "", False)})
     )
     flipped = bomb[:-1] + bytes([bomb[-1] ^ 1])
     with within(1, 2), pytest.raises(CorruptState):
@@ -208,7 +208,7 @@ def test_unused_pending_ids_expire_within_a_session():
     flood.passes(6_000 + CONFIG.clock_slack_ms + CONFIG.late_notice_ms)
     flood.passes(6_000 + CONFIG.clock_slack_ms)
     group = flood.shard.group("g")
-    assert group is None or not group.vitals.pending
+    assert group is None or not group.hot_state.pending
     assert len(flood.shard.to_bytes()) < 300
 
 

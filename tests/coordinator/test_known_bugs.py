@@ -27,11 +27,11 @@ from coordinator.messages.group_records import Published
 from coordinator.messages.outputs import Output
 from coordinator.messages.requests import JoinGroup, OffsetCommit, OffsetFetch, OffsetToCommit, SyncGroup
 from coordinator.messages.responses import HeartbeatAnswer, JoinedMember, Reply
-from coordinator.shard.handlers import KINDS
+from coordinator.shard.handlers import HANDLERS
 from coordinator.shard.shard import Shard
 from coordinator.state import codec, hot_state_codec
 from coordinator.state import store as group_store
-from coordinator.state.classic_group import Group, Vitals
+from coordinator.state.classic_group import Group, HotState
 from coordinator.state.group import Offset, Session
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.test_member import Alone
@@ -67,7 +67,7 @@ def seed(name: str, bug: Callable[[pytest.MonkeyPatch], None], seen_by: str) -> 
 
 def change_row(patch: pytest.MonkeyPatch, request: type[msgspec.Struct], **columns: Any) -> None:
     """Change columns of the row of a request kind."""
-    patch.setitem(KINDS, request, msgspec.structs.replace(KINDS[request], **columns))
+    patch.setitem(HANDLERS, request, msgspec.structs.replace(HANDLERS[request], **columns))
 
 
 # -- requests that replace each other ----------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def _keeps_the_generation_of_a_restarted_member(patch: pytest.MonkeyPatch) -> No
             return
         new = join._member(request, member_id)
         new.is_new, new.fencing_token = False, group.next_token(now_ms, 0)
-        group.replace(old, new, Session(group.vitals.wait(now_ms, 10_000), 10_000))
+        group.replace(old, new, Session(group.hot_state.wait(now_ms, 10_000), 10_000))
         yield from join._fence(old, asked)
         replaced_by = {"replaced_by": member_id, "replaced_by_client_id": "c2", "replaced_by_client_host": ""}
         token = {"fencing_token": new.fencing_token}
@@ -204,7 +204,7 @@ def _commits_after_it_was_expelled() -> None:
 
 
 def _judges_commits_by_the_member_alone(patch: pytest.MonkeyPatch) -> None:
-    lenient = unless(checks.is_from_outside, *checks.of_vitals(checks.is_a_member), checks.commits_are_taken)
+    lenient = unless(checks.is_from_outside, *checks.of_hot_state(checks.is_a_member), checks.commits_are_taken)
     change_row(patch, OffsetCommit, of_the_group=lenient)
 
 
@@ -222,7 +222,7 @@ def _reads_old_offsets(patch: pytest.MonkeyPatch) -> None:
         if group:
             known = group.offsets
             seen = {
-                t: {p: o for p, o in ps.items() if o.commit_timestamp_ms < group.vitals.now_ms}
+                t: {p: o for p, o in ps.items() if o.commit_timestamp_ms < group.hot_state.now_ms}
                 for t, ps in known.items()
             }
             group = msgspec.structs.replace(group, offsets=seen)
@@ -264,14 +264,14 @@ def _on_reading(patch: pytest.MonkeyPatch, change: Callable[[Group], None]) -> N
     """Change every group while its shard is decoded, and only then."""
     read = codec.decode_shard
 
-    def otherwise(data: bytes) -> codec.Kept:
+    def otherwise(data: bytes) -> codec.ShardSnapshot:
         kept = read(data)
         for group_id, stored in kept.groups.items():
             group = codec.decode_group(stored)
             change(group)
             rest = codec.encode_rest(group)
-            vitals = hot_state_codec.encode_vitals(group.vitals, rest)
-            kept.groups[group_id] = msgspec.structs.replace(stored, rest=rest, vitals=vitals)
+            hot_state = hot_state_codec.encode_hot_state(group.hot_state, rest)
+            kept.groups[group_id] = msgspec.structs.replace(stored, rest=rest, hot_state=hot_state)
         return kept
 
     patch.setattr(codec, "decode_shard", otherwise)
@@ -319,7 +319,7 @@ def _waits_for_joins_without_a_deadline(patch: pytest.MonkeyPatch) -> None:
     def without_a_deadline(group: Group, *rest: Any) -> Iterator[Output]:
         yield from prepare(group, *rest)
         if group.phase is Phase.PREPARING:
-            group.vitals.joins_ms = NEVER_MS
+            group.hot_state.joins_ms = NEVER_MS
 
     for module in (rebalance, leave):
         patch.setattr(module, "prepare", without_a_deadline)
@@ -379,14 +379,14 @@ def _is_created_again() -> None:
 
 
 def _loses_count_of_parked_joins(patch: pytest.MonkeyPatch) -> None:
-    take_out = Group._take_out
+    take_out = Group._remove
 
     def without_counting(self: Group, leaving: Any) -> None:
         parked = self.joins_parked
         take_out(self, leaving)
         self.joins_parked = parked
 
-    patch.setattr(Group, "_take_out", without_counting)
+    patch.setattr(Group, "_remove", without_counting)
 
 
 @seed("a join round completes without a member that left", _loses_count_of_parked_joins, "PhasesAreLegal")
@@ -439,8 +439,8 @@ def _publishes() -> None:
 
 
 def _ends_sessions_early(patch: pytest.MonkeyPatch) -> None:
-    wait = Vitals.wait
-    patch.setattr(Vitals, "wait", lambda self, now_ms, wait_ms: wait(self, now_ms, wait_ms * 9 // 10))
+    wait = HotState.wait
+    patch.setattr(HotState, "wait", lambda self, now_ms, wait_ms: wait(self, now_ms, wait_ms * 9 // 10))
 
 
 @seed("sessions are rounded down", _ends_sessions_early, "SessionsAreKept")
@@ -455,7 +455,7 @@ def _trusts_the_logs_time(patch: pytest.MonkeyPatch) -> None:
 
     def at_its_own_time(self: Shard, kind: Any, subject: Any, received: Any, at_ms: int) -> Iterator[Output]:
         if isinstance(subject, Group):
-            subject.vitals.now_ms = received.at_ms
+            subject.hot_state.now_ms = received.at_ms
         return handle(self, kind, subject, received, received.at_ms)
 
     patch.setattr(Shard, "_handle", at_its_own_time)

@@ -241,7 +241,7 @@ def test_a_flood_of_new_members_is_bounded():
     assert len(ids) == limits.PENDING_MAX + 1
     group = shard.group("g")
     assert group is not None
-    assert list(group.vitals.pending) == ids[1:]
+    assert list(group.hot_state.pending) == ids[1:]
     for member_id, error in ((ids[0], ErrorCode.UNKNOWN_MEMBER_ID), (ids[1], None)):
         again = shard.step([Received(limits.PENDING_MAX + 1, 1_001, parse({**JOIN, "member_id": member_id}))], 1_001)
         assert [o.answer.code for o in again if isinstance(o, Reply)] == ([error.number] if error else [])

@@ -7,10 +7,10 @@ import pytest
 from msgspec import structs
 
 from coordinator.base.errors import ErrorCode
-from coordinator.member.effects import Assigned, CommitEnded, Failed, FetchEnded, Lost, MakePlan, RejoinNeeded
-from coordinator.member.member import Member, MemberState, Todo
+from coordinator.member.effects import Assigned, CommitEnded, Failed, FetchEnded, MakePlan, PartitionsLost, RejoinNeeded
+from coordinator.member.member import Action, Member, MemberState
 from coordinator.member.pending_requests import UNANSWERED_HEARTBEATS_MAX
-from coordinator.member.reactions import ON_ERROR, RETRY, STOP, Act, action
+from coordinator.member.reactions import ON_ERROR, RETRY, STOP, ErrorAction, action
 from coordinator.member.requests import MemberConfig
 from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.requests import (
@@ -89,15 +89,15 @@ class Alone:
         self.stable()
         return only(OffsetFetch, self.member.fetch(None, self.now_ms)[1])
 
-    def hears(self, answer: AnyAnswer) -> list[Todo]:
+    def hears(self, answer: AnyAnswer) -> list[Action]:
         return self.member.receive(answer, self.now_ms)
 
-    def refused(self, request: Request, error: ErrorCode) -> list[Todo]:
+    def refused(self, request: Request, error: ErrorCode) -> list[Action]:
         made, _ = _ANSWERS[type(request)]
         more = {"member_id": "me-2"} if error is ErrorCode.MEMBER_ID_REQUIRED and isinstance(request, JoinGroup) else {}
         return self.hears(made(request_id=request.request_id, error=error.name, code=error.number, **more))
 
-    def passes(self, wait_ms: int) -> list[Todo]:
+    def passes(self, wait_ms: int) -> list[Action]:
         self.now_ms += wait_ms
         return self.member.advance(self.now_ms)
 
@@ -111,28 +111,30 @@ _ANSWERS: dict[type, tuple[Callable[..., AnyAnswer], Callable[[Alone], Request]]
 }
 
 
-def only(kind: type[T], todos: Sequence[Todo]) -> T:
+def only(kind: type[T], todos: Sequence[Action]) -> T:
     (todo,) = todos
     assert isinstance(todo, kind)
     return todo
 
 
-def outcome(alone: Alone, todos: list[Todo]) -> Act:
+def outcome(alone: Alone, todos: list[Action]) -> ErrorAction:
     """Return the member's reaction to an error, in the words of the table."""
     member = alone.member
     if any(isinstance(t, Failed) for t in todos):
-        return Act.STOP
-    if any(isinstance(t, Lost) for t in todos):
-        return Act.NEW_GENERATION if member.member_id else Act.NEW_MEMBER
+        return ErrorAction.STOP
+    if any(isinstance(t, PartitionsLost) for t in todos):
+        return ErrorAction.NEW_GENERATION if member.member_id else ErrorAction.NEW_MEMBER
     if any(isinstance(t, JoinGroup) for t in todos):
-        return Act.TAKE_ID if member.member_id == "me-2" else Act.REJOIN
+        return ErrorAction.ADOPT_ID if member.member_id == "me-2" else ErrorAction.REJOIN
     if any(isinstance(t, RejoinNeeded) for t in todos):
-        return Act.REJOIN
+        return ErrorAction.REJOIN
     if any(isinstance(t, CommitEnded | FetchEnded) for t in todos):
-        return Act.TELL
+        return ErrorAction.REPORT
     assert not todos
     again = alone.passes(ME.retry_backoff_max_ms)
-    return Act.REJOIN_LATER if isinstance(again[0], JoinGroup) and member.generation_id == 1 else Act.RETRY
+    return (
+        ErrorAction.REJOIN_LATER if isinstance(again[0], JoinGroup) and member.generation_id == 1 else ErrorAction.RETRY
+    )
 
 
 @pytest.mark.parametrize("asked", _ANSWERS)
@@ -146,16 +148,18 @@ def test_each_error_of_the_table_has_its_effect(asked: type, error: ErrorCode) -
 
 def test_the_table_is_kafkas() -> None:
     """A few cells of protocol.md 6.2, so that an error in the table does not confirm itself."""
-    assert ON_ERROR[SyncGroup, 22] is Act.NEW_GENERATION
-    assert ON_ERROR[Heartbeat, 25] is Act.NEW_MEMBER
-    assert ON_ERROR[JoinGroup, 79] is Act.TAKE_ID
-    assert ON_ERROR[SyncGroup, 16] is Act.REJOIN_LATER
-    assert ON_ERROR[OffsetCommit, 27] is Act.REJOIN
+    assert ON_ERROR[SyncGroup, 22] is ErrorAction.NEW_GENERATION
+    assert ON_ERROR[Heartbeat, 25] is ErrorAction.NEW_MEMBER
+    assert ON_ERROR[JoinGroup, 79] is ErrorAction.ADOPT_ID
+    assert ON_ERROR[SyncGroup, 16] is ErrorAction.REJOIN_LATER
+    assert ON_ERROR[OffsetCommit, 27] is ErrorAction.REJOIN
     membership = (JoinGroup, SyncGroup, Heartbeat)
-    assert {action(asked, code) for asked in membership for code in (23, 24, 26, 30, 35, 81, 82)} == {Act.STOP}
+    assert {action(asked, code) for asked in membership for code in (23, 24, 26, 30, 35, 81, 82)} == {ErrorAction.STOP}
     assert (action(OffsetCommit, 82), action(OffsetCommit, 7), action(OffsetFetch, 88)) == (STOP, RETRY, RETRY)
-    assert {action(asked, code) for asked in (OffsetCommit, OffsetFetch) for code in (24, 28, 29, 30)} == {Act.TELL}
-    assert {action(asked, 12) for asked in (OffsetCommit, OffsetFetch)} == {Act.TELL}
+    assert {action(asked, code) for asked in (OffsetCommit, OffsetFetch) for code in (24, 28, 29, 30)} == {
+        ErrorAction.REPORT
+    }
+    assert {action(asked, 12) for asked in (OffsetCommit, OffsetFetch)} == {ErrorAction.REPORT}
 
 
 def test_an_unanswered_request_is_sent_again_unchanged() -> None:
@@ -238,7 +242,7 @@ def test_unanswered_heartbeats_of_a_long_outage_are_not_stored() -> None:
     beats = [t for _ in range(2 * UNANSWERED_HEARTBEATS_MAX) for t in alone.passes(3_000) if isinstance(t, Heartbeat)]
     alone.member.poll(alone.now_ms)
     assert alone.refused(beats[0], ErrorCode.UNKNOWN_MEMBER_ID) == []
-    assert [type(t) for t in alone.refused(beats[-1], ErrorCode.UNKNOWN_MEMBER_ID)] == [Lost]
+    assert [type(t) for t in alone.refused(beats[-1], ErrorCode.UNKNOWN_MEMBER_ID)] == [PartitionsLost]
 
 
 def test_no_heartbeat_before_the_join_is_answered() -> None:

@@ -4,7 +4,7 @@ from msgspec import structs
 
 from coordinator.base.errors import ErrorCode
 from coordinator.base.limits import NEVER_MS
-from coordinator.member.effects import CommitEnded, CoordinatorSilent, Failed, Lost, MakePlan, PrepareToJoin
+from coordinator.member.effects import CommitEnded, CoordinatorSilent, Failed, MakePlan, PartitionsLost, PrepareToJoin
 from coordinator.member.member import MemberState
 from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.requests import JoinGroup, SyncGroup
@@ -47,7 +47,7 @@ def test_a_static_member_leaves_by_silence() -> None:
     assert (alone.member.state, alone.member.deadline_ms) == (MemberState.UNJOINED, NEVER_MS)
     late = Alone(STATIC).stable()
     todos = late.passes(STATIC.max_poll_interval_ms)
-    assert [type(t) for t in todos if not isinstance(t, CoordinatorSilent)] == [Lost]
+    assert [type(t) for t in todos if not isinstance(t, CoordinatorSilent)] == [PartitionsLost]
 
 
 def test_a_fence_stops_only_the_member_of_its_generation() -> None:
@@ -55,7 +55,7 @@ def test_a_fence_stops_only_the_member_of_its_generation() -> None:
     alone = Alone(STATIC)
     commit = alone.committing()
     todos = alone.refused(commit, ErrorCode.FENCED_INSTANCE_ID)
-    assert [type(t) for t in todos] == [Lost, Failed, CommitEnded]
+    assert [type(t) for t in todos] == [PartitionsLost, Failed, CommitEnded]
     other = Alone(STATIC)
     commit = other.committing()
     other.member.request_rejoin("for the test")

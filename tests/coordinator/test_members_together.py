@@ -8,8 +8,8 @@ import pytest
 
 from coordinator.base.config import Config
 from coordinator.base.states import Phase
-from coordinator.member.effects import Assigned, CommitEnded, Failed, Left, Lost, MakePlan, PrepareToJoin
-from coordinator.member.member import Member, MemberState, Todo
+from coordinator.member.effects import Assigned, CommitEnded, Failed, Left, MakePlan, PartitionsLost, PrepareToJoin
+from coordinator.member.member import Action, Member, MemberState
 from coordinator.member.requests import MemberConfig
 from coordinator.messages.fields import BaseRequest
 from coordinator.messages.requests import Assignment, LeaveGroup, OffsetToCommit, Protocol, Received, Request
@@ -44,7 +44,7 @@ class Worker:
     is_awake: bool = True
     is_polling: bool = True
 
-    def take(self, todos: list[Todo], now_ms: int) -> Iterator[Request]:
+    def take(self, todos: list[Action], now_ms: int) -> Iterator[Request]:
         """Handle the member's calls, and yield the requests to send."""
         for todo in todos:
             match todo:
@@ -61,7 +61,7 @@ class Worker:
                 case Assigned(generation_id, _, assignment) if generation_id == self.member.generation_id:
                     self.owned = set(assignment)
                     self.calls.append(f"assigned {sorted(self.owned)}")
-                case Lost():
+                case PartitionsLost():
                     self._give_up("lost")
                 case CommitEnded(_, _, error):
                     self.calls.append(f"commit {error}")
@@ -97,7 +97,7 @@ class Simulation:
             worker = self.workers[name] = Worker(name, Member(settings, f"{name}-{self.now_ms}-", self.now_ms))
             self.send(worker, worker.member.subscribe())
 
-    def send(self, worker: Worker, todos: list[Todo]) -> None:
+    def send(self, worker: Worker, todos: list[Action]) -> None:
         for request in worker.take(todos, self.now_ms):
             self.log.append(Received(self.offset, self.now_ms, request))
             self.offset += 1

@@ -68,10 +68,10 @@ def test_first_joins_with_lost_responses_leave_no_member():
     for _ in range(3):
         s.join("c2", member_id="", require_known_member_id=True).hears(ErrorCode.MEMBER_ID_REQUIRED)
     s.is_("Stable", generation=1, members="c1")
-    assert len(s.group.vitals.pending) == 3
+    assert len(s.group.hot_state.pending) == 3
     s.join("c2").join("c1", session_timeout_ms=30_000).until(10_000)
     s.is_("CompletingRebalance", generation=2, members="c1 c2")
-    assert not s.group.vitals.pending
+    assert not s.group.hot_state.pending
 
 
 def test_equal_first_joins_of_two_processes_make_two_members():
@@ -147,7 +147,7 @@ def test_eleven_first_joins_get_an_id_and_the_eleventh_second_join_is_refused():
     for name in names[:10]:
         s.join(name).is_parked()
     s.join(names[10]).hears(ErrorCode.GROUP_MAX_SIZE_REACHED, member_id="")
-    assert not s.group.vitals.pending
+    assert not s.group.hot_state.pending
 
 
 def test_a_member_with_a_parked_join_may_join_again_in_a_full_round():

@@ -147,9 +147,9 @@ def test_an_empty_commit_changes_nothing():
     s = Scenario()
     s.ask("tool", OffsetCommit, member_id="", offsets=()).hears(ErrorCode.NONE, partitions=()).is_gone()
     s = Scenario.stable("c1").at(1_000)
-    session = s.group.vitals.sessions[s.ids["c1"]].deadline_ms
+    session = s.group.hot_state.sessions[s.ids["c1"]].deadline_ms
     s.commit("c1", {}).hears(ErrorCode.NONE).commit("made-up", {}, generation_id=9).hears(ErrorCode.NONE)
-    assert s.group.vitals.sessions[s.ids["c1"]].deadline_ms == session
+    assert s.group.hot_state.sessions[s.ids["c1"]].deadline_ms == session
     assert not s.events(CommitRejected)
 
 
@@ -178,7 +178,7 @@ def test_one_partition_may_be_refused_and_the_others_stored():
     s.ask("c1", OffsetCommit, offsets=offers).hears(ErrorCode.NONE)
     assert [p.code for p in s.said.partitions] == [12, 0]
     assert fetched(s) == {("t", 1): 2}
-    assert s.group.vitals.sessions[s.ids["c1"]].deadline_ms == 11_000
+    assert s.group.hot_state.sessions[s.ids["c1"]].deadline_ms == 11_000
 
 
 REFUSED: dict[str, tuple[dict[str, Any], ErrorCode]] = {

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.base.errors import ErrorCode
-from coordinator.base.limits import PENDING_OFFSETS_MAX, PLACE_END, PLACE_MAX
+from coordinator.base.limits import PENDING_OFFSETS_MAX, RECORD_OFFSET_END, RECORD_OFFSET_MAX
 from coordinator.common import transactions
 from coordinator.messages.group_records import OffsetRecord, Published
 from coordinator.messages.requests import OffsetToCommit, TxnOffsetCommit
 from coordinator.state import group as group_state
-from coordinator.state.classic_group import Group, Vitals
+from coordinator.state.classic_group import Group, HotState
 from coordinator.state.group import Offset, PendingCommit, PendingIndex
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.test_transactions import (
@@ -29,12 +29,12 @@ from tests.coordinator.test_transactions import (
 )
 
 PARTITIONS = [("t", 0), ("t", 1), ("u", 0)]
-places = st.integers(0, 5) | st.just(PLACE_MAX)
+places = st.integers(0, 5) | st.just(RECORD_OFFSET_MAX)
 partitions = st.sampled_from(PARTITIONS)
 changes = st.lists(
     st.tuples(st.just("keep"), places, st.sets(partitions, min_size=1))
     | st.tuples(st.just("drop"), places, st.none())
-    | st.tuples(st.just("replace"), places | st.just(PLACE_END), partitions),
+    | st.tuples(st.just("replace"), places | st.just(RECORD_OFFSET_END), partitions),
     max_size=20,
 )
 
@@ -49,14 +49,14 @@ def commit(named: set[tuple[str, int]]) -> PendingCommit:
 @given(changes)
 def test_the_index_agrees_with_the_commits(log: list[tuple[str, int, Any]]):
     """It is derived from the commits after the group was decoded, and follows every change of them."""
-    group = Group(vitals=Vitals(), group_id="g", since_ms=0)
+    group = Group(hot_state=HotState(), group_id="g", since_ms=0)
     expected: dict[int, dict[tuple[str, int], bool]] = {}
     for change, place, named in log:
         if change == "keep" and place not in expected:
-            group.keep_pending(place, commit(named))
+            group.store_pending(place, commit(named))
             expected[place] = dict.fromkeys(named, True)
         elif change == "drop":
-            assert (group.drop_pending(place) is None) == (expected.pop(place, None) is None)
+            assert (group.remove_pending(place) is None) == (expected.pop(place, None) is None)
         elif change == "replace":
             group.replace_pending(*named, before=place)
             for at, offsets in expected.items():
@@ -123,14 +123,14 @@ def test_a_late_commit_creates_no_group():
 def test_a_place_that_no_report_can_pass_is_no_request():
     place = {"kind": "txn_offset_commit", "request_id": "r", "reply_to": "b", "group_id": "g", "producer_id": 1,
              "producer_epoch": 0, "offsets": []}  # fmt: skip
-    msgspec.convert(place | {"place": PLACE_MAX}, TxnOffsetCommit)
+    msgspec.convert(place | {"place": RECORD_OFFSET_MAX}, TxnOffsetCommit)
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(place | {"place": PLACE_MAX + 1}, TxnOffsetCommit)
+        msgspec.convert(place | {"place": RECORD_OFFSET_MAX + 1}, TxnOffsetCommit)
 
 
 def test_a_commit_with_the_highest_place_is_dropped_with_its_topic():
     s = settle(Scenario.stable("c1"), 1)
-    pend(s, "c1", PLACE_MAX, {T0: 1})
+    pend(s, "c1", RECORD_OFFSET_MAX, {T0: 1})
     assert stable(s, T0) == [UNSTABLE]
     s.commit("c1", {T1: 1})
     settle(s, 1, topic_id="a new topic")
@@ -139,11 +139,11 @@ def test_a_commit_with_the_highest_place_is_dropped_with_its_topic():
 
 def test_an_offset_replaces_a_pending_one_with_the_highest_place():
     s = Scenario.stable("c1")
-    pend(s, "c1", PLACE_MAX, {T0: 1})
+    pend(s, "c1", RECORD_OFFSET_MAX, {T0: 1})
     s.commit("c1", {T0: 5})
     group = s.shard.group("g")
     assert group is not None
-    assert group.pending_commits[PLACE_MAX].offsets == {"t": {0: None}}
+    assert group.pending_commits[RECORD_OFFSET_MAX].offsets == {"t": {0: None}}
 
 
 def test_the_offsets_of_a_commit_are_bounded_together_with_the_pending_ones():

@@ -66,7 +66,7 @@ BOUNDS = {
     ("settle", "max_ms"): (0, 300_000),
     ("freeze", "until_ms"): (0, limits.TIME_MS_MAX),
     ("freeze", "unowned_max_ms"): (5_000, 600_000),
-    ("quarantine", "flaps"): (2, limits.FLAPS_MAX),
+    ("quarantine", "flaps"): (2, limits.SHORT_MEMBERSHIPS_MAX),
     ("quarantine", "within_ms"): (60_000, 3_600_000),
     ("quarantine", "for_ms"): (5_000, 3_600_000),
     ("quarantine", "for_max_ms"): (5_000, 3_600_000),

@@ -94,7 +94,7 @@ def test_reading_a_shard_does_not_change_it():
     s = Scenario.stable("c1", "c2")
     copy = s.shard.group("g")
     copy.members.clear()
-    copy.vitals.sessions.clear()
+    copy.hot_state.sessions.clear()
     assert len(s.group.members) == 2
     assert s.shard.members == 2
 

@@ -10,7 +10,7 @@ from coordinator.base.slots import (
     HERE,
     Holding,
     Owners,
-    Place,
+    PartitionRef,
     bitmap_of,
     partitions_with,
     ranges_of,
@@ -51,31 +51,31 @@ def test_slots_are_shown_as_ranges(slots: list[int], text: str):
 @pytest.mark.parametrize("partitions", [1, 2, 16, 64, 1024])
 def test_a_slot_is_in_one_shard_if_the_number_of_partitions_divides_1024(partitions: int):
     for partition in range(partitions):
-        assert slots_at(Place(partition, partitions)) == frozenset(range(partition, SLOTS, partitions))
+        assert slots_at(PartitionRef(partition, partitions)) == frozenset(range(partition, SLOTS, partitions))
 
 
 @pytest.mark.parametrize("source", PARTITIONS)
 @pytest.mark.parametrize("target", PARTITIONS)
 def test_each_name_is_in_a_slot_of_both_of_its_shards(source: int, target: int):
     for name in names(50):
-        slot, there = slot_of(name), Place(shard_of(name, target), target)
-        assert slot in slots_between(Place(shard_of(name, source), source), there)
+        slot, there = slot_of(name), PartitionRef(shard_of(name, target), target)
+        assert slot in slots_between(PartitionRef(shard_of(name, source), source), there)
         assert shard_of(name, source) in partitions_with(slot, source, there)
 
 
 @pytest.mark.parametrize(("source", "target"), [(6, 4), (3, 2), (4, 6), (12, 18)])
 def test_a_source_writes_to_exactly_the_shards_that_wait_for_it(source: int, target: int):
     for partition in range(target):
-        there = Place(partition, target)
+        there = PartitionRef(partition, target)
         for slot in slots_at(there):
             waits = partitions_with(slot, source, there)
-            assert waits == [p for p in range(source) if slot in slots_between(Place(p, source), there)]
+            assert waits == [p for p in range(source) if slot in slots_between(PartitionRef(p, source), there)]
             assert waits
 
 
 def test_no_record_goes_to_a_shard_that_has_no_name_in_common():
-    assert slots_between(Place(0, 2), Place(1, 4)) == frozenset()
-    assert slots_between(Place(0, 2), Place(2, 4)) == frozenset(range(2, SLOTS, 4))
+    assert slots_between(PartitionRef(0, 2), PartitionRef(1, 4)) == frozenset()
+    assert slots_between(PartitionRef(0, 2), PartitionRef(2, 4)) == frozenset(range(2, SLOTS, 4))
 
 
 def test_the_latest_move_of_a_slot_has_its_owner():

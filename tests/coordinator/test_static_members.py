@@ -87,10 +87,10 @@ def test_the_record_of_a_replacement_has_the_new_id_and_the_old_assignment():
 def test_sessions_of_the_new_process_begin_with_the_old_timeout():
     """protocol.md 3.2.6 d: the request's own timeout counts from the next renewal on."""
     s = restart(static("ana").at(1_000), "ana", session_timeout_ms=60_000)
-    session = s.group.vitals.sessions[s.ids["ana#2"]]
+    session = s.group.hot_state.sessions[s.ids["ana#2"]]
     assert (session.deadline_ms, session.timeout_ms) == (11_000, 60_000)
     s.at(2_000).heartbeat("ana#2")
-    assert s.group.vitals.sessions[s.ids["ana#2"]].deadline_ms == 62_000
+    assert s.group.hot_state.sessions[s.ids["ana#2"]].deadline_ms == 62_000
 
 
 def test_a_replaced_member_has_no_deadline():
@@ -114,7 +114,7 @@ def test_the_time_for_joins_does_not_grow_with_a_replacement():
     """S75: joins during PreparingRebalance neither add nor move a deadline."""
     s = static("ana", "bo", "cy").at(1_000).join("bo", topics=["u"])
     restart(s.at(5_000), "bo", rebalance_timeout_ms=600_000)
-    assert s.group.vitals.joins_ms == 11_000
+    assert s.group.hot_state.joins_ms == 11_000
 
 
 def test_a_refused_join_fences_no_member():

@@ -6,7 +6,7 @@ from coordinator.messages.responses import Reply, StopCoordinatorAnswer
 from coordinator.shard.shard import Shard
 from streaming.wire.records import decode_request, encode_request
 from tests.coordinator.scenario import SECRET
-from tests.coordinator.test_guard import CONFIG, ROOT
+from tests.coordinator.test_authorizer import CONFIG, ROOT
 
 NOW_MS = 1_000_000
 ASKED = {"request_id": "1", "reply_to": "inbox", "client_host": "/a", "log_end_offset": 5}

@@ -134,7 +134,7 @@ MAY_FORMAT = {
     "imports._incoming",                 # a number
     "join._new_id",                  # text
     "shard.Shard._group_for",              # a number
-    "shard.Shard._take_for_moves",         # a number
+    "shard.Shard._handle_for_moves",       # a number
     "slot_source._why_never",              # text and numbers
     "slot_source._why_not_again",          # a number
     "slot_source._why_not_now",            # text and numbers

@@ -7,8 +7,8 @@ from random import Random
 from msgspec.structs import replace
 
 from coordinator.base.consumer_protocol import Subscription, assigned_partitions, write_subscription
-from coordinator.member.effects import Assigned, Lost, MakePlan, PrepareToJoin
-from coordinator.member.member import Member, MemberState, Todo
+from coordinator.member.effects import Assigned, MakePlan, PartitionsLost, PrepareToJoin
+from coordinator.member.member import Action, Member, MemberState
 from coordinator.member.requests import MemberConfig
 from coordinator.messages.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, OwnedPartitions
 from coordinator.messages.fields import BaseRequest
@@ -137,7 +137,7 @@ class Process:
         self.topics = self.chance.choice(TOPICS)
         return self._do(self.member.subscribe(), now_ms)
 
-    def _do(self, todos: list[Todo], now_ms: int) -> list[Request]:
+    def _do(self, todos: list[Action], now_ms: int) -> list[Request]:
         sent: list[Request] = []
         for todo in todos:
             match todo:
@@ -147,7 +147,7 @@ class Process:
                     sent += self._do(self.member.join(self._offer(), now_ms), now_ms)
                 case Assigned(assignment=assignment):
                     self.owned = assigned_partitions(assignment) or {}
-                case Lost():
+                case PartitionsLost():
                     self.owned = {}
                 case MakePlan(generation_id, _, members, is_planned):
                     sent += self._do(self._plan(generation_id, members, is_planned, now_ms), now_ms)
@@ -173,7 +173,9 @@ class Process:
             request = replace(request, topics=self.cluster.facts(self.topics, now_ms))
         return request
 
-    def _plan(self, generation_id: int, members: tuple[JoinedMember, ...], is_planned: bool, now_ms: int) -> list[Todo]:
+    def _plan(
+        self, generation_id: int, members: tuple[JoinedMember, ...], is_planned: bool, now_ms: int
+    ) -> list[Action]:
         parts = [Assignment(m.member_id, share(place, len(members))) for place, m in enumerate(members)]
         for fault in self.swarm.faults("assignments"):
             if fault == "fail":
@@ -228,13 +230,13 @@ class Stranger:
             member_id = self.chance.choice(list(group.members))
             self.ids = [*self.ids[-20:], member_id]
             return member_id
-        if isinstance(group, Group) and group.vitals.pending and self.chance.random() < 0.5:
-            return self.chance.choice(list(group.vitals.pending))
+        if isinstance(group, Group) and group.hot_state.pending and self.chance.random() < 0.5:
+            return self.chance.choice(list(group.hot_state.pending))
         return self.chance.choice(self.ids)
 
     def instance(self, group: AnyGroup | None) -> str | None:
         """Return an instance id, or none."""
-        known = list(group.vitals.instances) if group else []
+        known = list(group.hot_state.instances) if group else []
         return self.chance.choice([None, None, "i0", "i9", *known])
 
     def generation(self, group: AnyGroup | None) -> int:

@@ -18,7 +18,7 @@ from coordinator.messages.requests import Received
 from coordinator.shard.shard import Shard
 from coordinator.state import codec
 from coordinator.state.classic_group import Group
-from coordinator.state.codec import Kept, Rosters
+from coordinator.state.codec import MemberIndexCache, ShardSnapshot
 from coordinator.state.consumer_group import ConsumerGroup
 from tests.coordinator.invariants import MisroutedIsRefused, Step, Truth, all_checkers, name_of
 from tests.simulation.holding import HeldAnswersStayTrue
@@ -52,7 +52,7 @@ class Judge:
         self._is_driver_right = self._is_log_right = True
         self.state: bytes | None = None
         self.deferred: list[Received] = []
-        self.kept = Kept()
+        self.kept = ShardSnapshot()
         self.next_deadline_ms: int | None = None
         self.groups: dict[str, Group | ConsumerGroup] = {}
         """The groups after their last change."""
@@ -60,7 +60,7 @@ class Judge:
         self.requests = 0
         self._checkers = [*all_checkers(config), MisroutedIsRefused(partitions), HeldAnswersStayTrue()]
         self._digest = blake2b(digest_size=16)
-        self._rosters = Rosters()
+        self._rosters = MemberIndexCache()
 
     @property
     def digest(self) -> str:
@@ -125,7 +125,7 @@ class Judge:
 
     def _look(self, state: bytes | None) -> dict[str, Group | ConsumerGroup]:
         """Decode the new state, and return the groups that it changes."""
-        kept = codec.decode_shard(state) if state is not None else Kept()
+        kept = codec.decode_shard(state) if state is not None else ShardSnapshot()
         if state is not None and codec.encode_shard(kept) != state:
             raise Broken("EqualBytes", "decoding a state and encoding it again changes it")
         before, self.state, self.kept = self.kept.groups, state, kept

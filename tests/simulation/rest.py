@@ -8,8 +8,8 @@ from coordinator.base.states import Phase
 from coordinator.member.member import MemberState
 from coordinator.messages.events import PlanMade
 from coordinator.messages.outputs import Output
-from coordinator.state.classic_group import Group, Vitals
-from coordinator.state.consumer_group import ConsumerGroup, ConsumerVitals
+from coordinator.state.classic_group import Group, HotState
+from coordinator.state.consumer_group import ConsumerGroup, ConsumerHotState
 from coordinator.state.group import Session
 from tests.simulation.actors import Process
 from tests.simulation.consumers import REVOCATION_MS_MAX, Consumer, State
@@ -34,19 +34,19 @@ def last_deadline_ms(groups: Iterable[AnyGroup], now_ms: int) -> int:
     A group's time never goes back (I12). If a clock was ahead, the next wait of its groups starts at that time. If the
     coordinator was unavailable, all deadlines may be in the past.
     """
-    waits = [at_ms for group in groups for at_ms in _waits_ms(group.vitals)]
+    waits = [at_ms for group in groups for at_ms in _waits_ms(group.hot_state)]
     return max((at_ms for at_ms in waits if at_ms < NEVER_MS and at_ms > now_ms), default=now_ms)
 
 
-def _waits_ms(vitals: Vitals | ConsumerVitals) -> list[int]:
-    sessions: list[Session] = list(vitals.sessions.values())
-    if isinstance(vitals, ConsumerVitals):
-        for waits in (vitals.revocations, vitals.joins, vitals.syncs):
+def _waits_ms(hot_state: HotState | ConsumerHotState) -> list[int]:
+    sessions: list[Session] = list(hot_state.sessions.values())
+    if isinstance(hot_state, ConsumerHotState):
+        for waits in (hot_state.revocations, hot_state.joins, hot_state.syncs):
             sessions += waits.values()
-        times_ms = [vitals.plan_ms, vitals.now_ms]
+        times_ms = [hot_state.plan_ms, hot_state.now_ms]
     else:
-        sessions += vitals.pending.values()
-        times_ms = [vitals.joins_ms, vitals.syncs_ms, vitals.seats_ms, vitals.now_ms]
+        sessions += hot_state.pending.values()
+        times_ms = [hot_state.joins_ms, hot_state.syncs_ms, hot_state.policy_ms, hot_state.now_ms]
     return [*times_ms, *(session.deadline_ms for session in sessions)]
 
 
@@ -92,7 +92,7 @@ def _behind(group: AnyGroup, process: AnyProcess) -> str | None:
 
 def _held(group: Group, process: Process) -> str | None:
     """Return a message about a group whose rebalance is held, or about a process that does not know its partitions."""
-    if group.seats.is_held or group.seats.hidden:
+    if group.policy_state.is_held or group.policy_state.quarantined:
         return f"{group.group_id} is held, or has members in quarantine"
     assigned = assigned_partitions(group.members[process.member_id].assignment) or {}
     return None if process.owned == assigned else f"{process.member_id} has {process.owned}, and should have {assigned}"
@@ -129,6 +129,6 @@ class Rounds:
             return None  # an Assigning group has no plan for its epoch yet, for example because a policy holds it
         are_all_alive = group.members.keys() == {p.member_id for p in living if isinstance(p, Consumer)}
         took_ms = now_ms - self.planned_ms.get(group.group_id, now_ms)
-        if group.vitals.is_frozen or not are_all_alive or took_ms <= self.longest_ms:
+        if group.hot_state.is_frozen or not are_all_alive or took_ms <= self.longest_ms:
             return None
         return f"{group.group_id} is {group.phase.value} {took_ms} ms after its plan"

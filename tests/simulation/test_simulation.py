@@ -199,7 +199,7 @@ HANDFUL = (
     "a seat that was taken is offered again",
     "a seat is taken with the token of its generation",
     "a called member is not told so",
-    "a rebalance leaves debts",
+    "a rebalance leaves pending holds",
     "a vacancy has no deadline",
     "a member in quarantine is in the roll",
 )

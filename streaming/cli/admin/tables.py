@@ -9,7 +9,7 @@ from typing import Any
 from coordinator.base.errors import ErrorCode
 from coordinator.base.states import MOVES, Phase
 from coordinator.classic import checks, decisions
-from coordinator.shard.handlers import KINDS
+from coordinator.shard.handlers import HANDLERS
 
 
 def diagram() -> str:
@@ -38,7 +38,7 @@ def order_of_checks() -> str:
         "Every request, before its group is looked up. A request for another shard's group then gets NOT_COORDINATOR:",
         _numbered([_check(checks.group_id_fits)]),
     ]
-    for request, kind in KINDS.items():
+    for request, kind in HANDLERS.items():
         absent = [("the group exists", kind.absent.name)] if kind.absent else []
         rows = [*map(_check, kind.on_its_own), *absent, *map(_check, kind.of_the_group)]
         if rows:

@@ -21,8 +21,8 @@ from kafka.errors import KafkaError, for_code
 from coordinator.assignors import RebalanceProtocol
 from coordinator.member.consumer_config import AssignedPartition, Partitions, Target, Wanted
 from coordinator.member.consumer_member import AssignmentChanged
-from coordinator.member.effects import CoordinatorSilent, Effect, Failed, Lost
-from coordinator.member.owned_partitions import Change, Holding
+from coordinator.member.effects import CoordinatorSilent, Effect, Failed, PartitionsLost
+from coordinator.member.owned_partitions import Change, OwnedPartitions
 from streaming.client.callbacks import Listening, told_all
 from streaming.client.consumer_protocol.driver import ConsumerProtocolDriver
 
@@ -38,7 +38,7 @@ class Subscriber(Listening, Protocol):
         It is called before each step. If nothing has changed, it returns the same object.
 
         Args:
-            asked: Further topics about which the coordinator has asked.
+            requested_topics: Further topics about which the coordinator has asked.
         """
 
     def hear(self, effect: Effect) -> None:
@@ -50,7 +50,7 @@ class ConsumerProtocolParticipant:
 
     def __init__(self, driver: ConsumerProtocolDriver, owner: Subscriber) -> None:
         self._driver, self._owner = driver, owner
-        self._holding: Holding[AssignedPartition] = Holding(RebalanceProtocol.COOPERATIVE)
+        self._holding: OwnedPartitions[AssignedPartition] = OwnedPartitions(RebalanceProtocol.COOPERATIVE)
         self._followed: Wanted | None = None
         self._target: Target | None = None  # the latest one that was reconciled
 
@@ -84,7 +84,7 @@ class ConsumerProtocolParticipant:
 
     def _follow(self) -> None:
         member = self._driver.member
-        wanted = self._owner.wanted(member.asked) if member.is_subscribed else None
+        wanted = self._owner.wanted(member.requested_topics) if member.is_subscribed else None
         if wanted is not None and wanted is not self._followed:
             self._followed = wanted
             self._driver.follow(wanted)
@@ -93,7 +93,7 @@ class ConsumerProtocolParticipant:
         match effect:
             case AssignmentChanged():
                 self._reconcile()
-            case Lost(why):
+            case PartitionsLost(why):
                 if self._holding.owned:
                     log.warning("group %s: partitions lost, because %s", self._group_id, why)
                 self._target = None
@@ -119,7 +119,7 @@ class ConsumerProtocolParticipant:
             self._driver.reconciled(target)
             return
         log.info("group %s: epoch %d assigns %d partitions", self._group_id, target.epoch, len(target.partitions))
-        with told_all(self._owner, _changes(self._holding.take(target.partitions))):
+        with told_all(self._owner, _changes(self._holding.assign(target.partitions))):
             self._driver.reconciled(target)
 
     def request_rebalance(self, reason: str) -> None:
@@ -148,7 +148,7 @@ def _named(partitions: Partitions) -> frozenset[TopicPartition]:
 def _changes(changes: Iterable[Change[AssignedPartition]]) -> Iterator[Change[TopicPartition]]:
     """Yield changes without the ids of topics, which listeners do not know."""
     for change in changes:
-        yield Change(change.told, _named(change.partitions), _named(change.owned))
+        yield Change(change.call, _named(change.partitions), _named(change.owned))
 
 
 def _error(failed: Failed) -> KafkaError:

@@ -17,8 +17,8 @@ class Slot:
     Args:
         answer: The complete response, with its length; None until it has arrived. It remains None if a broker's
             response is passed on piece by piece.
-        take_whole: Called with the slot and a broker's complete response, without its length; None if the response is
-            passed on piece by piece.
+        take_whole: Called with the request and a broker's complete response, without its length; None if the response
+            is passed on piece by piece.
         reads: Called with the beginning of a broker's response that is passed on; returns whether it was sufficient.
         alters: Called with a broker's response that is rewritten, before it is sent.
         waited_ms: The time for which a heartbeat waits for a tick before it is sent to the coordinator.

@@ -100,7 +100,7 @@ class Asking:
     The event loop calls all methods except `list_topics` and `close`.
 
     Attributes:
-        gathering: The heartbeats that are sent together.
+        batcher: The heartbeats that are sent together.
         leaders: The brokers that lead the partitions.
         lost_shards: The shards to which nothing can be written. Requests for them are answered with an error at once.
         mailbox_partition: The partition of the mailboxes.

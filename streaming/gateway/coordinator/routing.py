@@ -108,7 +108,7 @@ class Coordinators:
 
     Attributes:
         unanswered: The heartbeats of members of the consumer protocol that have no answer.
-        gathering: The heartbeats that are sent together.
+        batchers: The heartbeats that are sent together.
 
     Args:
         settings: The settings of the gateway's own coordinator.

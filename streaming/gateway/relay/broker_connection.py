@@ -63,7 +63,7 @@ class Upstream(asyncio.Protocol):
         return bool(self._expected)
 
     def expect(self, slot: Slot) -> None:
-        """Record that the next request, that of the slot, has a response."""
+        """Record that the next request, `in_flight`, has a response."""
         self._expected.append(slot)
 
     def write(self, piece: Piece) -> None:

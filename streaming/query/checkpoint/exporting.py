@@ -21,7 +21,7 @@ from coordinator.moves import transfer
 from coordinator.moves.resume import remove_addresses
 from coordinator.state import codec
 from coordinator.state.classic_group import Group
-from coordinator.state.codec import Kept
+from coordinator.state.codec import ShardSnapshot
 from coordinator.state.consumer_group import ConsumerGroup
 from streaming.config.settings import Settings
 from streaming.errors import BadExport, CheckpointMismatch, Exit, InUse, NoCheckpoint, UserError
@@ -175,7 +175,7 @@ class Names:
         """
         try:
             shard = unpacked(stored).shard
-            kept = Kept() if shard is None else codec.decode_shard(shard)
+            kept = ShardSnapshot() if shard is None else codec.decode_shard(shard)
             for group_id, each in kept.groups.items():
                 self._add_group(number, group_id, codec.decode_group(each))
         except CorruptState as error:

@@ -320,7 +320,11 @@ def _shard(number: int, data: bytes, alarm_ms: int) -> KeptShard:
 
 def _group(group_id: str, stored: codec.Stored) -> KeptGroup:
     group = codec.decode_group(stored)
-    if (group.group_id, len(group.members), group.vitals.earliest_ms) != (group_id, stored.members, stored.earliest_ms):
+    if (group.group_id, len(group.members), group.hot_state.earliest_ms) != (
+        group_id,
+        stored.members,
+        stored.earliest_ms,
+    ):
         raise CorruptState(f"the data of the group {group_id} do not match its entry")
     due = min(timers_of(group).deadlines(group))
     return KeptGroup(

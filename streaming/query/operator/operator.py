@@ -28,7 +28,7 @@ from coordinator.messages.outputs import Output
 from coordinator.messages.requests import Received, StopCoordinator, Wake
 from coordinator.messages.responses import HeartbeatsAnswer, Reply, StopCoordinatorAnswer
 from coordinator.shard.shard import Shard
-from coordinator.state.member_index import Rosters
+from coordinator.state.member_index import MemberIndexCache
 from streaming.query.operator import failpoints
 from streaming.query.operator.continuity import LastRecord, Row, check_last_record, follow, last_record
 from streaming.query.operator.durable import sync_before_output
@@ -222,9 +222,9 @@ def disable_garbage_collection() -> None:
 
 
 @cache
-def _rosters() -> Rosters:
-    """Return the worker's cache of rosters. It outlives the tasks; each task gets another `ShardOperator`."""
-    return Rosters()
+def _rosters() -> MemberIndexCache:
+    """Return the worker's cache of member indexes. It outlives the tasks; each task gets another `ShardOperator`."""
+    return MemberIndexCache()
 
 
 def _tally(

@@ -242,7 +242,7 @@ OF_PARTITIONS: tuple[Family, ...] = (
            lambda g, ends: (((topic, str(partition)), offset.commit_timestamp_ms / 1_000)
                             for (topic, partition), offset in g.committed().items())),
     Family("kminion_kafka_consumer_group_topic_partition_lag", "Lag by partition.", ("topic_name", "partition_id"),
-           lambda g, ends: (((topic, str(p)), behind) for topic, p, behind in _lags(g, ends))),
+           lambda g, ends: (((topic, str(p)), records) for topic, p, records in _lags(g, ends))),
 )  # fmt: skip
 
 DURATIONS = Histogram(

@@ -72,7 +72,7 @@ def _task(reader: Reader, version: int) -> Task:
     subtopology, partition = reader.int32(), reader.int32()
     name = ""
     if version >= _NAMED_FROM:
-        name = reader.take(2 * reader.count(2)).decode("utf-16-be")
+        name = reader.read(2 * reader.count(2)).decode("utf-16-be")
     return name, subtopology, partition
 
 

@@ -32,7 +32,7 @@ from coordinator.messages.responses import AnyAnswer, AssignedTopic, AssignmentN
 from coordinator.shard.shard import Shard
 from coordinator.state.consumer_group import AWAY_EPOCH, ConsumerGroup
 from coordinator.state.consumer_member import MemberState
-from coordinator.state.member_index import Rosters
+from coordinator.state.member_index import MemberIndexCache
 from tests.coordinator.consumer.long_path import long_paths, on_long_path
 from tests.coordinator.waking import wake
 
@@ -63,7 +63,7 @@ class Conversation:
 
     def __init__(self, **config: Any) -> None:
         self.config = Config(**config)
-        self.rosters = Rosters()
+        self.member_indexes = MemberIndexCache()
         self.shard = self.new_shard()
         self._living = self.new_shard()
         self.now_ms = START_MS
@@ -77,7 +77,7 @@ class Conversation:
 
     def new_shard(self, state: bytes | None = None) -> Shard:
         """Return a shard with this conversation's settings."""
-        return Shard(0, 1, SECRET, self.config, state, self.rosters)
+        return Shard(0, 1, SECRET, self.config, state, self.member_indexes)
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class Conversation:
         assert shard.step(self.log, self.log[-1].at_ms) == self.outputs
         group, expected = shard.consumer_group(self.group_id), self.group
         assert group is not None
-        group.vitals.earliest_ms = expected.vitals.earliest_ms = 0
+        group.hot_state.earliest_ms = expected.hot_state.earliest_ms = 0
         assert group == expected
         return self
 
@@ -220,7 +220,7 @@ class Conversation:
     @property
     def state(self) -> str:
         group = self.group
-        return f"{group.phase.value} {group.vitals.group_epoch} {group.vitals.assignment_epoch}"
+        return f"{group.phase.value} {group.hot_state.group_epoch} {group.hot_state.assignment_epoch}"
 
     def told(self, answer: Any) -> str:
         """Return an answer as text: an epoch with an assignment, or the number of an error."""
@@ -275,39 +275,39 @@ def are_well_formed(outputs: list[Output]) -> None:
 
 def keeps_its_promises(group: ConsumerGroup) -> None:
     """Check what must hold of a group after every step (next-generation.md 10.9, 1 to 4)."""
-    vitals = group.vitals
+    hot_state = group.hot_state
     held: dict[tuple[str, int], str] = {}
     for member in group.members.values():
         for partitions in (member.assigned, member.revoking):
             for each, numbers in partitions.items():
                 for number in numbers:
                     assert held.setdefault((each, number), member.member_id) == member.member_id, "two owners"
-        pulse = vitals.sessions[member.member_id]
-        assert pulse.epoch == AWAY_EPOCH or pulse.epoch <= vitals.assignment_epoch <= vitals.group_epoch
+        session = hot_state.sessions[member.member_id]
+        assert session.epoch == AWAY_EPOCH or session.epoch <= hot_state.assignment_epoch <= hot_state.group_epoch
         assert bool(member.revoking) <= (member.state is MemberState.UNREVOKED)
-        must_confirm = member.state is MemberState.UNREVOKED and pulse.epoch != AWAY_EPOCH and member.classic is None
-        assert (member.member_id in vitals.revocations) == must_confirm
-        is_settled = member.state is MemberState.STABLE and pulse.epoch == vitals.assignment_epoch
-        assert pulse.is_settled == is_settled
-        if is_settled and vitals.group_epoch == vitals.assignment_epoch:
+        must_confirm = member.state is MemberState.UNREVOKED and session.epoch != AWAY_EPOCH and member.classic is None
+        assert (member.member_id in hot_state.revocations) == must_confirm
+        is_settled = member.state is MemberState.STABLE and session.epoch == hot_state.assignment_epoch
+        assert session.is_settled == is_settled
+        if is_settled and hot_state.group_epoch == hot_state.assignment_epoch:
             target = group.targets.get(member.member_id, {})
             wanted = {(t, n) for t, numbers in target.items() for n in numbers if t in group.topic_ids_of(member)}
             assert {(t, n) for t, numbers in member.assigned.items() for n in numbers} == wanted
-    assert vitals.unsettled == sum(not pulse.is_settled for pulse in vitals.sessions.values())
+    assert hot_state.unsettled == sum(not session.is_settled for session in hot_state.sessions.values())
     assert group.state is group.phase
     keeps_its_holds(group)
 
 
 def keeps_its_holds(group: ConsumerGroup) -> None:
     """Check that the effects of policies have deadlines that fire, and fit the members."""
-    vitals, held, hidden = group.vitals, group.held, group.seats.hidden
-    assert vitals.is_frozen == (held is not None and held.policy == "freeze")
-    assert (held is None) or vitals.group_epoch > vitals.assignment_epoch
-    assert held is None or vitals.now_ms < vitals.plan_ms == held.due_ms
+    hot_state, held, hidden = group.hot_state, group.held, group.policy_state.quarantined
+    assert hot_state.is_frozen == (held is not None and held.policy == "freeze")
+    assert (held is None) or hot_state.group_epoch > hot_state.assignment_epoch
+    assert held is None or hot_state.now_ms < hot_state.plan_ms == held.due_ms
     assert hidden.keys() <= group.members.keys()
     assert not any(group.targets.get(member_id) for member_id in hidden), "a member in quarantine has a target"
-    assert vitals.now_ms < vitals.seats_ms <= min(hidden.values(), default=NEVER_MS)
-    assert vitals.earliest_ms <= min(vitals.plan_ms, vitals.seats_ms)
+    assert hot_state.now_ms < hot_state.policy_ms <= min(hidden.values(), default=NEVER_MS)
+    assert hot_state.earliest_ms <= min(hot_state.plan_ms, hot_state.policy_ms)
 
 
 def reconciling() -> Conversation:

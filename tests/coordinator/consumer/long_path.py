@@ -1,7 +1,7 @@
 """Heartbeats of the consumer protocol on the path of all other requests.
 
-The shard answers the plain heartbeats of settled members by the vitals alone. The long path must give the same outputs
-and the same bytes.
+The shard answers the plain heartbeats of settled members by the hot state alone. The long path must give the same
+outputs and the same bytes.
 """
 
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from msgspec.structs import asdict
 
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.requests import Received
-from coordinator.shard.consumer_handlers import CONSUMER_KINDS
-from coordinator.shard.handlers import KINDS
+from coordinator.shard.consumer_handlers import CONSUMER_HANDLERS
+from coordinator.shard.handlers import HANDLERS
 
 
 class PlainHeartbeat(ConsumerGroupHeartbeat, frozen=True, kw_only=True, tag="consumer_group_heartbeat"):
@@ -24,8 +24,8 @@ class PlainHeartbeat(ConsumerGroupHeartbeat, frozen=True, kw_only=True, tag="con
 def long_paths() -> Iterator[None]:
     """Make shards handle the heartbeats that `on_long_path` returns."""
     with (
-        patch.dict(KINDS, {PlainHeartbeat: KINDS[ConsumerGroupHeartbeat]}),
-        patch.dict(CONSUMER_KINDS, {PlainHeartbeat: CONSUMER_KINDS[ConsumerGroupHeartbeat]}),
+        patch.dict(HANDLERS, {PlainHeartbeat: HANDLERS[ConsumerGroupHeartbeat]}),
+        patch.dict(CONSUMER_HANDLERS, {PlainHeartbeat: CONSUMER_HANDLERS[ConsumerGroupHeartbeat]}),
     ):
         yield
 

@@ -72,10 +72,10 @@ def test_a_member_commits_what_it_gives_up():
 
 def test_no_commit_renews_a_session():
     c = two()
-    deadline_ms = c.group.vitals.sessions["A"].deadline_ms
+    deadline_ms = c.group.hot_state.sessions["A"].deadline_ms
     c.passes(100)
     assert commit(c, "A", 3) == 0
-    assert c.group.vitals.sessions["A"].deadline_ms == deadline_ms
+    assert c.group.hot_state.sessions["A"].deadline_ms == deadline_ms
 
 
 def test_a_commit_from_outside_needs_an_empty_group():
@@ -194,7 +194,7 @@ def test_members_are_removed_by_an_administrator():
     assert [member.code for member in answer.members] == [0, 0, 25, 25]
     assert list(c.group.members) == ["A"]
     assert [(e.member_id, e.reason) for e in c.events(MemberLeft)] == [("C", "upgrade"), ("B", None)]
-    assert c.group.vitals.group_epoch == 5
+    assert c.group.hot_state.group_epoch == 5
 
 
 def test_nothing_changes_if_an_administrator_removes_no_member():

@@ -114,7 +114,7 @@ def test_settled_members_are_answered_and_renew_their_sessions_like_single_heart
         said = singly.sends(ConsumerGroupHeartbeat, **_without_envelope(each))
         assert (said.code, said.member_epoch, said.assignment, said.pending) == (0, 2, None, "none")
     assert together.group == singly.group
-    ends_ms = {pulse.deadline_ms for pulse in together.group.vitals.sessions.values()}
+    ends_ms = {session.deadline_ms for session in together.group.hot_state.sessions.values()}
     assert ends_ms == {together.now_ms + SESSION_MS}
 
 
@@ -140,7 +140,7 @@ def test_members_of_both_protocols_are_in_one_record():
 
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_a_deadline_that_was_moved_on_refuses_nobody(is_cut: bool):
-    """The earliest deadline of the vitals may be that of a session that was renewed since."""
+    """The earliest deadline of the hot state may be that of a session that was renewed since."""
     c = settled(clock_slack_ms=0)
     c.now_ms += SESSION_MS - 1
     assert codes(c, bare("A"), bare("B"), bare("C")) == (0, 0, 0)
@@ -181,8 +181,8 @@ def test_a_heartbeat_that_is_not_of_a_settled_member_is_refused_and_changes_noth
     c.now_ms += 100
     answer = c.sends(partial(structs.replace, record), group_id="")  # type: ignore[arg-type]
     assert answer.codes == (0, 14)
-    before.vitals.now_ms = c.now_ms
-    before.vitals.sessions["C"].deadline_ms = c.now_ms + SESSION_MS
+    before.hot_state.now_ms = c.now_ms
+    before.hot_state.sessions["C"].deadline_ms = c.now_ms + SESSION_MS
     assert c.group == before
 
 
@@ -292,9 +292,9 @@ class Crowd:
         self.codes |= set(said)
         after = self.c.group
         for member_id, code in zip(self.epochs, said, strict=True):
-            if (pulse := after.vitals.sessions.get(member_id)) is not None:
-                renewed_ms = self.c.now_ms + 3_000 if code == 0 else before.vitals.sessions[member_id].deadline_ms
-                assert pulse.deadline_ms == renewed_ms
+            if (session := after.hot_state.sessions.get(member_id)) is not None:
+                renewed_ms = self.c.now_ms + 3_000 if code == 0 else before.hot_state.sessions[member_id].deadline_ms
+                assert session.deadline_ms == renewed_ms
 
 
 @pytest.mark.parametrize("seed", range(10))

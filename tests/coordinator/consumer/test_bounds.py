@@ -71,7 +71,7 @@ BOUNDS: dict[str, tuple[int, Callable[[int], dict[str, Any]]]] = {
     "topics of a told pattern": (limits.SUBSCRIBED_NAMES_MAX, lambda n: resolved(topics=["t"] * n)),
     "ended transactions":     (limits.ENDED_TRANSACTIONS_MAX, lambda n: {**REPORT, "ended": [{**OPEN, "end": 2}] * n}),
     "open transactions":      (limits.OPEN_TRANSACTIONS_NAMED_MAX, lambda n: {**REPORT, "open": [OPEN] * n}),
-    "place":                  (limits.PLACE_MAX,            lambda n: {**COMMIT, "place": n}),
+    "place":                  (limits.RECORD_OFFSET_MAX,    lambda n: {**COMMIT, "place": n}),
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Tests of the values that a group computes once, and drops or updates when it changes. Its stored bytes have none."""
 
 from coordinator.state.consumer_group import ConsumerGroup, Resolution, Topic
-from coordinator.state.consumer_member import ConsumerMember, Pulse
+from coordinator.state.consumer_member import ConsumerMember, MemberSession
 from tests.coordinator.consumer.conversation import Conversation, topic_id
 from tests.coordinator.consumer.test_mixed import Mixed, classic
 
@@ -21,7 +21,7 @@ def test_subscribed_topics_follow_a_new_member():
     new = ConsumerMember(
         member_id="C", group_instance_id=None, client_id="c", client_host="/h", reply_to="box", names=("U",)
     )
-    g.add(new, Pulse(0, 1_000))
+    g.add(new, MemberSession(0, 1_000))
     assert g.subscribed == {"T", "U"}
     assert g.subscriptions_bytes == 2 + 2
     g.remove(new)

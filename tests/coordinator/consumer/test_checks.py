@@ -156,11 +156,11 @@ def test_a_static_member_that_was_replaced_is_fenced():
 
 def test_a_refused_heartbeat_does_not_renew_the_session():
     c = Conversation(group_consumer_session_timeout_ms=10_000).plays("T:4\nA 0 -> 2 {0 1 2 3}")
-    before = c.group.vitals.sessions["A"].deadline_ms
+    before = c.group.hot_state.sessions["A"].deadline_ms
     c.plays("-- 100\nA 7 -> 110")
-    assert c.group.vitals.sessions["A"].deadline_ms == before
+    assert c.group.hot_state.sessions["A"].deadline_ms == before
     c.plays("A 2 -> 2")
-    assert c.group.vitals.sessions["A"].deadline_ms == before + 100
+    assert c.group.hot_state.sessions["A"].deadline_ms == before + 100
 
 
 def test_a_pattern_that_does_not_compile_is_refused():

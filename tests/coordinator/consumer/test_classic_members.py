@@ -37,9 +37,12 @@ def test_join_arms_the_session_and_the_sync():
     c = Mixed()
     c.plays("T:1\nA 0 -> 2 {0}\n-- 100")
     c.joins("C", session_timeout_ms=7_000, rebalance_timeout_ms=9_000, client_id="old", client_host="/10.0.0.9")
-    vitals, member = c.group.vitals, c.group.members["C"]
-    assert (vitals.sessions["C"].deadline_ms, vitals.syncs["C"].deadline_ms) == (c.now_ms + 7_000, c.now_ms + 9_000)
-    assert (vitals.sessions["C"].timeout_ms, vitals.sessions["C"].is_classic) == (7_000, True)
+    hot_state, member = c.group.hot_state, c.group.members["C"]
+    assert (hot_state.sessions["C"].deadline_ms, hot_state.syncs["C"].deadline_ms) == (
+        c.now_ms + 7_000,
+        c.now_ms + 9_000,
+    )
+    assert (hot_state.sessions["C"].timeout_ms, hot_state.sessions["C"].is_classic) == (7_000, True)
     assert (member.client_id, member.client_host, member.reply_to) == ("old", "/10.0.0.9", "box-C")
     assert (member.rebalance_timeout_ms, member.names, member.regex) == (9_000, ("T",), "")
 
@@ -54,10 +57,10 @@ def test_next_join_updates_the_member():
     request = JoinGroup(request_id="again", group_id="g", member_id="C", protocol_type="consumer",
                         protocols=(Protocol("range", metadata),), **fields)  # fmt: skip
     c.steps([Received(c._offset, c.now_ms, request)])
-    member, pulse = c.group.members["C"], c.group.vitals.sessions["C"]
+    member, session = c.group.members["C"], c.group.hot_state.sessions["C"]
     assert (member.client_id, member.client_host, member.reply_to) == ("new", "/10.0.0.9", "another")
     assert (member.names, member.rack_id, member.rebalance_timeout_ms) == (("T", "U"), "rack", 9_000)
-    assert (pulse.timeout_ms, pulse.deadline_ms) == (7_000, c.now_ms + 7_000)
+    assert (session.timeout_ms, session.deadline_ms) == (7_000, c.now_ms + 7_000)
     started = c.events(RebalanceStarted)[-1]
     assert (started.cause, started.member_id, started.reason) == ("subscription_changed", "C", "more")
 
@@ -107,8 +110,8 @@ def test_sync_is_answered_with_the_token_and_renews_the_session():
     answer = c.sends(SyncGroup, member_id="C", generation_id=4, protocol_type="consumer", protocol_name="range")
     assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
     assert answer.fencing_token == c.group.members["C"].fencing_token > 0
-    assert c.group.vitals.sessions["C"].deadline_ms == c.now_ms + 10_000
-    assert "C" not in c.group.vitals.syncs
+    assert c.group.hot_state.sessions["C"].deadline_ms == c.now_ms + 10_000
+    assert "C" not in c.group.hot_state.syncs
     assert c.syncs("C", 4) == "0 1", "a repeated sync has the same answer"
 
 
@@ -116,25 +119,25 @@ def test_sync_after_a_later_assignment_asks_for_a_join():
     """REBALANCE_IN_PROGRESS, as to a heartbeat. The first such answer arms the join deadline."""
     c = behind()
     assert c.syncs("C", 3) == "27"
-    deadline_ms = c.group.vitals.joins["C"].deadline_ms
+    deadline_ms = c.group.hot_state.joins["C"].deadline_ms
     assert deadline_ms == c.now_ms + 20_000
     c.passes(100)
     assert c.syncs("C", 3) == "27"
     assert c.beats("C", 3) == 27
-    assert c.group.vitals.joins["C"].deadline_ms == deadline_ms
+    assert c.group.hot_state.joins["C"].deadline_ms == deadline_ms
     assert c.joins("C").generation_id == 4
-    assert "C" not in c.group.vitals.joins
+    assert "C" not in c.group.hot_state.joins
 
 
 def test_heartbeat_that_asks_for_a_join_arms_its_deadline_once():
     c = behind()
     assert c.beats("C", 3) == 27
-    deadline_ms = c.group.vitals.joins["C"].deadline_ms
+    deadline_ms = c.group.hot_state.joins["C"].deadline_ms
     assert deadline_ms == c.now_ms + 20_000
     c.passes(100)
     assert c.beats("C", 3) == 27
-    assert c.group.vitals.joins["C"].deadline_ms == deadline_ms
-    assert c.group.vitals.sessions["C"].deadline_ms == c.now_ms + 10_000
+    assert c.group.hot_state.joins["C"].deadline_ms == deadline_ms
+    assert c.group.hot_state.sessions["C"].deadline_ms == c.now_ms + 10_000
 
 
 def test_member_that_does_not_join_again_is_dropped():
@@ -167,8 +170,8 @@ def test_member_of_the_consumer_protocol_joins_under_its_own_id():
     c.plays("T:2\nA 0 -> 2 {0 1}\nB 0 names none -> 2 {}")
     assert c.joins("A").generation_id == 2
     assert c.syncs("A", 2) == "0 1"
-    pulse = c.group.vitals.sessions["A"]
-    assert (pulse.is_classic, pulse.timeout_ms) == (True, 10_000)
+    session = c.group.hot_state.sessions["A"]
+    assert (session.is_classic, session.timeout_ms) == (True, 10_000)
     c.plays("= Stable 2 2")
 
 
@@ -177,7 +180,7 @@ def test_member_that_becomes_classic_while_it_gives_up_has_no_deadline_for_that(
     c = Mixed()
     c.plays("T:4\nA 0 by range -> 2 {0 1 2 3}\n-- 1000\nB 0 -> 3 {}\nA 2 -> 2 {0 1}")
     assert c.joins("A", owned={"T": [0, 1, 2, 3]}).generation_id == 2
-    assert (c.group.vitals.revocations, c.group.members["A"].assignor) == ({}, None)
+    assert (c.group.hot_state.revocations, c.group.members["A"].assignor) == ({}, None)
     assert c.beats("A", 2) == 27
 
 
@@ -188,12 +191,12 @@ def test_classic_member_that_uses_the_consumer_protocol_waits_for_no_sync():
     c.joins("C")
     c.plays("-- 1000\nA 2 -> 3\nB 2 -> 3")
     c.joins("C")
-    assert list(c.group.vitals.syncs) == ["C"]
+    assert list(c.group.hot_state.syncs) == ["C"]
     c.plays("C 3 -> 3")
-    assert (c.group.vitals.syncs, c.group.vitals.sessions["C"].timeout_ms) == ({}, 45_000)
+    assert (c.group.hot_state.syncs, c.group.hot_state.sessions["C"].timeout_ms) == ({}, 45_000)
     (record,) = [o.record for o in c.latest if isinstance(o, Published) and isinstance(o.record, GroupRecord)]
     assert [m.protocol for m in record.members] == ["consumer"] * 3
-    assert c.group.vitals.sessions["C"].deadline_ms == c.now_ms + 45_000
+    assert c.group.hot_state.sessions["C"].deadline_ms == c.now_ms + 45_000
 
 
 def test_process_that_replaces_a_static_member_may_still_own_its_partitions():

@@ -71,7 +71,7 @@ def test_a_state_of_earlier_code_with_two_topics_of_one_id_is_assigned():
     c = Conversation().plays("T:4\nU:1\nA 0 names T U -> 2 {T 0 1 2 3, U 0}\nB 0 names T -> 2 {}")
     group = c.group
     group.topics["U"] = Topic(topic_id("T"), 1)
-    group.vitals.group_epoch += 1
+    group.hot_state.group_epoch += 1
     list(target_assignment.make_plan(group, c.now_ms, c.config))
     assert sorted(n for target in group.targets.values() for numbers in target.values() for n in numbers) == [0]
 
@@ -81,7 +81,7 @@ def test_two_topics_of_one_id_both_get_another_one():
     group = c.group
     group.topics["U"] = Topic(topic_id("T"), 1)
     facts = TopicFact("T", topic_id("T", 1), 1), TopicFact("U", topic_id("U", 1), 1)
-    told = topics.told(group, facts, is_authoritative=True)
+    told = topics.reported_topics(group, facts, is_authoritative=True)
     assert told == {"T": Topic(topic_id("T", 1), 1), "U": Topic(topic_id("U", 1), 1)}
 
 

@@ -40,7 +40,7 @@ def test_a_second_late_notice_removes_the_members():
     """The session was extended once. Its length says nothing of the silence then."""
     c = two()
     c.passes(60_000)
-    assert [pulse.extended for pulse in c.group.vitals.sessions.values()] == [True, True]
+    assert [session.extended for session in c.group.hot_state.sessions.values()] == [True, True]
     c.passes(60_000)
     assert [(e.member_id, e.why, e.silence_ms) for e in c.events(MemberExpired)] == [
         ("A", "session_expired", None),
@@ -52,7 +52,7 @@ def test_a_heartbeat_ends_the_extension():
     c = two()
     c.passes(60_000)
     c.plays("A 3 -> 3\nB 3 -> 3")
-    assert [pulse.extended for pulse in c.group.vitals.sessions.values()] == [False, False]
+    assert [session.extended for session in c.group.hot_state.sessions.values()] == [False, False]
 
 
 def test_a_target_assignment_is_computed_however_late_its_deadline_is_noticed():
@@ -65,14 +65,14 @@ def test_a_target_assignment_is_computed_however_late_its_deadline_is_noticed():
 def test_a_late_notice_extends_the_time_to_give_partitions_up():
     c = Conversation().plays("T:4\nA 0 -> 2 {0 1 2 3}\n-- 1000\nB 0 -> 3 {}\nA 2 -> 2 {0 1}")
     c.passes(90_000)
-    wait = c.group.vitals.revocations["A"]
+    wait = c.group.hot_state.revocations["A"]
     assert (wait.deadline_ms, wait.extended) == (c.now_ms + c.config.clock_slack_ms + 30_000, True)
 
 
 def test_a_member_that_leaves_takes_its_deadlines_and_its_target_along():
     c = Conversation().plays("T:4\nA 0 -> 2 {0 1 2 3}\n-- 1000\nB 0 -> 3 {}\nA 2 -> 2 {0 1}\nA -1 -> -1")
-    vitals = c.group.vitals
-    assert (list(vitals.sessions), vitals.revocations, list(c.group.targets)) == (["B"], {}, ["B"])
+    hot_state = c.group.hot_state
+    assert (list(hot_state.sessions), hot_state.revocations, list(c.group.targets)) == (["B"], {}, ["B"])
 
 
 def test_a_group_without_members_waits_for_no_target_assignment():

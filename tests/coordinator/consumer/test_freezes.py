@@ -181,7 +181,7 @@ def test_a_thawed_group_is_not_shown_as_frozen():
     c = Policed().frozen(100_000).plays("C 0 -> 3 {}\n-- 1000")
     assert c.hold.frozen_until_ms is not None
     c.policy()
-    assert (c.hold, c.group.seats.frozen_until_ms) == (msgspec.UNSET, 0)
+    assert (c.hold, c.group.policy_state.frozen_until_ms) == (msgspec.UNSET, 0)
 
 
 def test_a_shorter_bound_for_unowned_partitions_counts_at_once():

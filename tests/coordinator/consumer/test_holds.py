@@ -191,4 +191,4 @@ def test_a_classic_newcomer_is_held_too():
 def test_without_policies_no_state_of_them_is_stored():
     c = Policed()
     c.plays("C 0 -> 4 {}\nC -1 -> -1")
-    assert (c.group.held, c.group.seats.flappers, c.group.seats.joined_ms) == (None, {}, {})
+    assert (c.group.held, c.group.policy_state.unstable_clients, c.group.policy_state.joined_ms) == (None, {}, {})

@@ -66,9 +66,9 @@ def test_the_order_of_names_and_repeats_are_no_change():
 
 def test_a_dynamic_member_may_become_static():
     c = two().plays("A(i) 0 -> 3 {0 1}\n= Stable 3 3\nB(i) 0 -> 111")
-    assert c.group.vitals.instances == {"i": "A"}
+    assert c.group.hot_state.instances == {"i": "A"}
     c.plays("A(j) 0 -> 3 {0 1}")
-    assert c.group.vitals.instances == {"j": "A"}
+    assert c.group.hot_state.instances == {"j": "A"}
 
 
 def test_an_epoch_rises_once_a_request_and_a_plan_is_made_at_most_once_a_second():
@@ -190,10 +190,10 @@ def test_a_late_notice_extends_a_session_once():
 
 def test_a_heartbeat_on_the_members_behalf_does_not_renew_its_session():
     c = two()
-    deadline_ms = c.group.vitals.sessions["A"].deadline_ms
+    deadline_ms = c.group.hot_state.sessions["A"].deadline_ms
     c.passes(100)
     assert c.sends(ConsumerGroupHeartbeat, member_id="A", member_epoch=3, again=True).code == 0
-    assert c.group.vitals.sessions["A"].deadline_ms == deadline_ms
+    assert c.group.hot_state.sessions["A"].deadline_ms == deadline_ms
 
 
 def test_a_plain_heartbeat_changes_no_client_on_whatever_path():
@@ -214,7 +214,7 @@ def test_a_new_member_has_a_session_whoever_sends_its_heartbeat():
         topic_partitions=(),
         again=True,
     )
-    assert c.group.vitals.sessions["A"].deadline_ms == c.now_ms + c.config.group_consumer_session_timeout_ms
+    assert c.group.hot_state.sessions["A"].deadline_ms == c.now_ms + c.config.group_consumer_session_timeout_ms
 
 
 # -- what is told ------------------------------------------------------------------------------------------------------

@@ -125,8 +125,8 @@ def test_a_heartbeat_makes_a_classic_member_one_of_the_consumer_protocol(c: Mixe
         fields.update(rebalance_timeout_ms=30_000, subscribed_topic_names=("T",), topic_partitions=())
     assert c.sends(ConsumerGroupHeartbeat, member_id=q, **fields).code == 0
     assert c.group.members[q].classic is None
-    assert c.group.vitals.sessions[q].timeout_ms == c.config.group_consumer_session_timeout_ms
-    assert q not in c.group.vitals.joins
+    assert c.group.hot_state.sessions[q].timeout_ms == c.config.group_consumer_session_timeout_ms
+    assert q not in c.group.hot_state.joins
 
 
 def test_an_upgrade_and_a_downgrade(c: Mixed):
@@ -355,7 +355,7 @@ def test_a_dynamic_member_changes_its_protocol(c: Mixed):
     assert c.sends(LeaveGroup, members=(Leaving("", "p"),)).members[0].code == 0
     c.plays(f"{q} 0 -> 3 {{0 1 2 3}}")
     assert c.group.members[q].classic is None
-    assert not c.group.vitals.sessions[q].is_classic
+    assert not c.group.hot_state.sessions[q].is_classic
 
 
 def test_a_static_member_changes_its_protocol_without_a_rebalance(c: Mixed):

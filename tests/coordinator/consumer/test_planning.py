@@ -74,9 +74,9 @@ def test_first_target_assignment_waits_for_nothing():
 
 def test_deadline_of_a_target_assignment_is_not_moved_by_further_changes():
     c = two().plays("-- 400\nC 0 -> 3 {}")
-    assert c.group.vitals.plan_ms == START_MS + 2_000
+    assert c.group.hot_state.plan_ms == START_MS + 2_000
     c.plays("-- 400\nD 0 -> 3 {}")
-    assert c.group.vitals.plan_ms == START_MS + 2_000
+    assert c.group.hot_state.plan_ms == START_MS + 2_000
     c.plays("-- 199\n= Assigning 5 3\n-- 1\n= Reconciling 5 5")
     (latest,) = c.events(PlanMade)[2:]
     assert (latest.at_ms, latest.waited_ms, latest.members) == (START_MS + 2_000, 600, 4)
@@ -178,14 +178,14 @@ def test_large_record_is_written_by_a_deadline(monkeypatch: pytest.MonkeyPatch):
     assert records(c) == []
     size += 2 * 2
     due_ms = START_MS + size * 1_000 // 100
-    assert c.group.vitals.publish_ms == due_ms
+    assert c.group.hot_state.publish_ms == due_ms
     c.plays("-- 1000\nA 2 -> 3")
-    assert (records(c), c.group.vitals.publish_ms) == ([], due_ms), "a later change does not move the deadline"
+    assert (records(c), c.group.hot_state.publish_ms) == ([], due_ms), "a later change does not move the deadline"
     c.passes(due_ms - c.now_ms - 1)
     assert records(c) == []
     c.passes(1)
     assert records(c) == [due_ms - START_MS]
-    assert c.group.vitals.publish_ms > c.now_ms + 1_000_000
+    assert c.group.hot_state.publish_ms > c.now_ms + 1_000_000
 
 
 def test_small_record_is_written_at_once(monkeypatch: pytest.MonkeyPatch):
@@ -201,7 +201,7 @@ def test_topics_of_patterns_count_for_the_size_of_the_record(monkeypatch: pytest
     monkeypatch.setattr(publish, "PUBLISH_BYTES_FREE", 0)
     monkeypatch.setattr(publish, "PUBLISH_BYTES_PER_S", 1_000)
     c = Conversation().plays("A 0 names none regex a = abc -> 2 {}\nA(i) 0 -> 2 {}\nA(j) 0 names none -> 2 {}")
-    assert c.group.vitals.publish_ms == START_MS + 500 + 2 * 1 + 4
+    assert c.group.hot_state.publish_ms == START_MS + 500 + 2 * 1 + 4
 
 
 def test_classic_member_that_waits_is_told_when_all_its_partitions_are_free():

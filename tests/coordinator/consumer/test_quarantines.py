@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from coordinator.base.limits import FLAP_MS
+from coordinator.base.limits import UNSTABLE_CHECK_MS
 from coordinator.base.policies import Quarantine, Settle
 from coordinator.messages.events import PlanMade
 from coordinator.messages.policy_events import MemberQuarantined, QuarantineEnded
@@ -45,9 +45,9 @@ def quarantined(quarantine: Quarantine = QUARANTINE, **policies: Any) -> Policed
 def test_a_client_that_flaps_is_planned_without():
     """policies.md 3.6. Its join raises no epoch: nothing moves for it."""
     c = quarantined()
-    epoch, plans = c.group.vitals.group_epoch, len(c.events(PlanMade))
-    assert c.told(c.says("F2 0")) == f"{c.group.vitals.assignment_epoch} {{}}"
-    assert (c.group.vitals.group_epoch, len(c.events(PlanMade))) == (epoch, plans)
+    epoch, plans = c.group.hot_state.group_epoch, len(c.events(PlanMade))
+    assert c.told(c.says("F2 0")) == f"{c.group.hot_state.assignment_epoch} {{}}"
+    assert (c.group.hot_state.group_epoch, len(c.events(PlanMade))) == (epoch, plans)
     assert c.said[-1] == "4000 quarantined F2 2 1 33000"
     assert c.standing == {"F2": "quarantined"}
     assert c.hold.quarantined == 1
@@ -62,9 +62,9 @@ def test_a_client_that_flaps_is_planned_without():
 def test_the_end_of_a_member_in_quarantine_raises_no_epoch():
     c = quarantined()
     c.says("F2 0")
-    epoch = c.group.vitals.group_epoch
+    epoch = c.group.hot_state.group_epoch
     c.says("F2 -1")
-    assert (c.group.vitals.group_epoch, c.group.seats.hidden) == (epoch, {})
+    assert (c.group.hot_state.group_epoch, c.group.policy_state.quarantined) == (epoch, {})
 
 
 def test_other_plans_leave_it_out():
@@ -73,7 +73,7 @@ def test_other_plans_leave_it_out():
     c.plays("-- 2000")
     c.says("C 0")
     assert (c.said[-1], "F2" in c.group.targets) == ("6000 plan 3", False)
-    c.plays(f"F2 {c.group.epoch_of('F2')} own -> {c.group.vitals.group_epoch}")
+    c.plays(f"F2 {c.group.epoch_of('F2')} own -> {c.group.hot_state.group_epoch}")
 
 
 @pytest.mark.parametrize(("percent_max", "others", "is_in"), [(50, 2, True), (34, 2, False), (34, 3, True)])
@@ -87,7 +87,7 @@ def test_no_more_than_a_part_of_the_members_is_in_quarantine(percent_max: int, o
         c.says(f"I{number} 0")
     c.says("F2 0")
     c.says("G2 0")
-    assert ("G2" in c.group.seats.hidden) == is_in
+    assert ("G2" in c.group.policy_state.quarantined) == is_in
 
 
 def test_the_last_owner_is_in_no_quarantine():
@@ -100,7 +100,7 @@ def test_the_last_owner_is_in_no_quarantine():
     c = quarantined()
     c.plays("U:1")
     c.says("F2 0 names T U")
-    assert not c.group.seats.hidden
+    assert not c.group.policy_state.quarantined
     c = quarantined()
     c.says("F2 0")
     for name in ("A", "B"):
@@ -112,10 +112,10 @@ def test_a_newcomer_of_an_empty_group_is_in_no_quarantine():
     c = quarantined()
     c.plays("A -1 -> -1\nB -1 -> -1\n-- 2000")
     c.says("F2 0")
-    assert (c.group.seats.hidden, c.events(MemberQuarantined)) == ({}, [])
+    assert (c.group.policy_state.quarantined, c.events(MemberQuarantined)) == ({}, [])
 
 
-@pytest.mark.parametrize(("after_ms", "is_flap"), [(FLAP_MS, True), (FLAP_MS + 1, False)])
+@pytest.mark.parametrize(("after_ms", "is_flap"), [(UNSTABLE_CHECK_MS, True), (UNSTABLE_CHECK_MS + 1, False)])
 def test_a_membership_that_ends_soon_is_a_flap(after_ms: int, is_flap: bool):
     c = Flapping()
     c.policy(quarantine=QUARANTINE)
@@ -137,12 +137,12 @@ def test_the_new_process_of_a_static_member_stays_in_quarantine():
         c.says(f"S{number}(s) -1")
         c.passes(1_000)
     c.says("S2(s) 0")
-    (until_ms,) = c.group.seats.hidden.values()
-    joined_ms = c.group.seats.joined_ms["S2"]
+    (until_ms,) = c.group.policy_state.quarantined.values()
+    joined_ms = c.group.policy_state.joined_ms["S2"]
     c.passes(1_000)
     c.says("S2(s) -2")
     c.says("S3(s) 0")
-    assert (c.group.seats.hidden, c.group.seats.joined_ms["S3"]) == ({"S3": until_ms}, joined_ms)
+    assert (c.group.policy_state.quarantined, c.group.policy_state.joined_ms["S3"]) == ({"S3": until_ms}, joined_ms)
     c.in_one_step()
 
 
@@ -154,12 +154,12 @@ def test_an_expired_session_is_a_flap_and_an_operators_request_is_none():
         for _ in range(2):
             c.passes(50_000)
             c.beats_of("A", "B").beats_of("A", "B")
-    assert len(c.group.seats.flappers["client-F/10.0.0.1"].times_ms) == 2
+    assert len(c.group.policy_state.unstable_clients["client-F/10.0.0.1"].times_ms) == 2
     c = Flapping()
     c.policy(quarantine=QUARANTINE)
     c.says("F0 0")
     c.sends(ExpelMember, member_id="F0")
-    assert not c.group.seats.flappers
+    assert not c.group.policy_state.unstable_clients
 
 
 def test_without_its_policy_a_quarantine_ends():
@@ -168,14 +168,14 @@ def test_without_its_policy_a_quarantine_ends():
     c.passes(1_000)
     c.policy()
     assert c.said[-3:] == ["5000 free F2 policy", "5000 started member_joined F2", "5000 plan 3"]
-    assert not c.group.seats.flappers
+    assert not c.group.policy_state.unstable_clients
 
 
 def test_the_end_of_a_quarantine_is_held_as_a_join_is():
     """policies.md 2.3: as if the member came now."""
     c = quarantined(settle=Settle(join_quiet_ms=3_000))
     c.says("F2 0")
-    free_ms = since(c.group.seats.hidden["F2"])
+    free_ms = since(c.group.policy_state.quarantined["F2"])
     c.until(free_ms + 3_000)
     assert c.said[-4:] == [
         f"{free_ms} free F2 over",
@@ -199,4 +199,4 @@ def test_a_classic_member_may_be_in_quarantine():
     c.policy(quarantine=QUARANTINE)
     flap(c, "F")
     answer = c.joins("", client_id="client-F")
-    assert list(c.group.seats.hidden) == [answer.member_id]
+    assert list(c.group.policy_state.quarantined) == [answer.member_id]

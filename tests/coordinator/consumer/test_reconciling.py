@@ -79,18 +79,18 @@ def test_a_request_that_unsubscribes_and_still_owns_has_to_confirm():
 def test_a_subscription_to_a_further_topic_gives_nothing_up():
     """It does not extend the time that the member has to give partitions up."""
     c = revoking()
-    deadline_ms = c.group.vitals.revocations["A"].deadline_ms
+    deadline_ms = c.group.hot_state.revocations["A"].deadline_ms
     assert deadline_ms == c.now_ms + 30_000
     c.plays("-- 500\nA 2 names T U -> 2")
-    assert c.group.vitals.revocations["A"].deadline_ms == deadline_ms
+    assert c.group.hot_state.revocations["A"].deadline_ms == deadline_ms
     assert c.group.members["A"].previous_epoch == 2
 
 
 def test_a_further_release_sets_the_deadline_anew():
     c = revoking().plays("-- 500\nA 2 names U -> 2 {}")
-    assert c.group.vitals.revocations["A"].deadline_ms == c.now_ms + 30_000
+    assert c.group.hot_state.revocations["A"].deadline_ms == c.now_ms + 30_000
     c.plays("A 2 own U 0 -> 3")
-    assert c.group.vitals.revocations == {}
+    assert c.group.hot_state.revocations == {}
 
 
 def test_a_topic_that_is_gone_is_given_up_without_a_new_target_assignment():

@@ -1,4 +1,4 @@
-"""Tests of the heartbeats that need only the vitals of their group: a settled member renews its session."""
+"""Tests of the heartbeats that need only the hot state of their group: a settled member renews its session."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import pytest
 from msgspec import structs
 
 from coordinator.consumer import checks
-from coordinator.consumer.heartbeat import heartbeat_of_vitals, repeats_the_assignment
+from coordinator.consumer.heartbeat import answer_heartbeat, repeats_the_assignment
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions, TopicFact
 from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer, Reply
-from coordinator.state.classic_group import Vitals
+from coordinator.state.classic_group import HotState
 from tests.coordinator.consumer.conversation import Conversation, topic_id
 
 OWNED = (OwnedPartitions(topic_id("T"), (0, 1)),)
@@ -32,19 +32,19 @@ PLAIN = {}, {"group_instance_id": "i"}, {"topic_partitions": ()}, {"topic_partit
 @pytest.mark.parametrize("fields", PLAIN, ids=str)
 def test_plain_heartbeat_is_answered_and_renews_the_session(fields: dict[str, Any]):
     c = settled()
-    vitals = c.group.vitals
+    hot_state = c.group.hot_state
     answer = ConsumerGroupHeartbeatAnswer(request_id="r", member_id="A", member_epoch=2, heartbeat_interval_ms=5_000)
     now_ms = c.now_ms + 100
-    assert heartbeat_of_vitals(vitals, plain(**fields), now_ms, c.config) == Reply("box", answer)
-    assert vitals.sessions["A"].deadline_ms == now_ms + 45_000
+    assert answer_heartbeat(hot_state, plain(**fields), now_ms, c.config) == Reply("box", answer)
+    assert hot_state.sessions["A"].deadline_ms == now_ms + 45_000
 
 
 def test_heartbeat_on_the_members_behalf_is_answered():
     c = settled()
-    before = c.group.vitals.sessions["A"].deadline_ms
-    vitals = c.group.vitals
-    assert heartbeat_of_vitals(vitals, plain(again=True), c.now_ms + 100, c.config) is not None
-    assert vitals.sessions["A"].deadline_ms == before
+    before = c.group.hot_state.sessions["A"].deadline_ms
+    hot_state = c.group.hot_state
+    assert answer_heartbeat(hot_state, plain(again=True), c.now_ms + 100, c.config) is not None
+    assert hot_state.sessions["A"].deadline_ms == before
 
 
 @pytest.mark.parametrize(
@@ -68,18 +68,18 @@ def test_heartbeat_on_the_members_behalf_is_answered():
 def test_every_other_heartbeat_needs_the_group(fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(checks, "OWNED_PARTITIONS_MAX", 2)
     c = settled()
-    assert heartbeat_of_vitals(c.group.vitals, plain(**fields), c.now_ms, c.config) is None
+    assert answer_heartbeat(c.group.hot_state, plain(**fields), c.now_ms, c.config) is None
 
 
 def test_a_group_that_waits_for_something_needs_the_long_path():
     """For a target assignment, or for the topics of a pattern."""
     c = settled()
-    vitals = c.group.vitals
-    vitals.group_epoch += 1
-    assert heartbeat_of_vitals(vitals, plain(), c.now_ms, c.config) is None
-    vitals = c.group.vitals
-    vitals.asks = True
-    assert heartbeat_of_vitals(vitals, plain(), c.now_ms, c.config) is None
+    hot_state = c.group.hot_state
+    hot_state.group_epoch += 1
+    assert answer_heartbeat(hot_state, plain(), c.now_ms, c.config) is None
+    hot_state = c.group.hot_state
+    hot_state.asks = True
+    assert answer_heartbeat(hot_state, plain(), c.now_ms, c.config) is None
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,12 @@ def test_joins_and_full_requests_are_answered_with_the_whole_assignment(fields: 
 
 
 @pytest.mark.parametrize("pulse", [{"is_settled": False}, {"is_classic": True}], ids=str)
-def test_a_member_that_is_not_settled_or_classic_needs_the_long_path(pulse: dict[str, bool]):
+def test_a_member_that_is_not_settled_or_classic_needs_the_long_path(session: dict[str, bool]):
     c = settled()
-    vitals = c.group.vitals
-    vitals.sessions["A"] = structs.replace(vitals.sessions["A"], **pulse)
-    assert heartbeat_of_vitals(vitals, plain(), c.now_ms, c.config) is None
+    hot_state = c.group.hot_state
+    hot_state.sessions["A"] = structs.replace(hot_state.sessions["A"], **session)
+    assert answer_heartbeat(hot_state, plain(), c.now_ms, c.config) is None
 
 
 def test_classic_group_has_no_members_of_this_protocol():
-    assert heartbeat_of_vitals(Vitals(), plain(), 0, Conversation().config) is None
+    assert answer_heartbeat(HotState(), plain(), 0, Conversation().config) is None

@@ -104,7 +104,7 @@ def test_every_heartbeat_asks_until_all_topics_are_known():
     plain = {"member_id": "A", "member_epoch": 3}
     assert [c.sends(ConsumerGroupHeartbeat, **plain).ask for _ in range(2)] == [Ask(("U",))] * 2
     c.tells_topics("U")
-    assert not c.group.vitals.asks
+    assert not c.group.hot_state.asks
     assert c.sends(ConsumerGroupHeartbeat, **plain).ask is UNSET
 
 
@@ -144,7 +144,7 @@ def test_a_pattern_is_resolved_with_the_request():
     c = Conversation().plays("T:2\nU:1\nA 0 regex [TU] = T U -> 2 {T 0 1, U 0}\n= Stable 2 2")
     assert c.group.subscribes("U")
     assert causes(c) == ["member_joined"]
-    assert not c.group.vitals.asks
+    assert not c.group.hot_state.asks
 
 
 def test_a_pattern_that_nobody_has_resolved_brings_nothing_and_is_asked_for():
@@ -227,7 +227,7 @@ def test_a_pattern_is_forgotten_when_its_last_member_has_another_one():
     assert list(c.group.patterns) == ["b", "c"]
     c.plays("A 1 regex -> 2\nB 1 regex -> 2")
     assert c.group.patterns == {}
-    assert not c.group.vitals.asks
+    assert not c.group.hot_state.asks
 
 
 def test_one_member_does_not_use_up_the_patterns_of_a_group():

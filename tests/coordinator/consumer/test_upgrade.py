@@ -62,18 +62,18 @@ def test_members_keep_all_their_data(c: Mixed):
     c.passes(5_000)
     assert converts(c, "T").code == 0
     group, member = c.group, c.group.members[p]
-    pulse = group.vitals.sessions[p]
+    session = group.hot_state.sessions[p]
     assert (member.group_instance_id, member.client_id, member.client_host) == ("p", "old", "/10.0.0.9")
     assert (member.reply_to, member.rack_id, member.names) == ("box-?", "rack", ("T", "U"))
     assert (member.rebalance_timeout_ms, member.previous_epoch, member.regex) == (20_000, 1, "")
     assert member.fencing_token == before.members[p].fencing_token > 0
     assert member.classic is not None
     assert member.classic.protocols == offer
-    assert (pulse.deadline_ms, pulse.timeout_ms, pulse.epoch) == (c.now_ms + 10_000, 10_000, 1)
-    assert (pulse.is_settled, pulse.is_classic) == (True, True)
+    assert (session.deadline_ms, session.timeout_ms, session.epoch) == (c.now_ms + 10_000, 10_000, 1)
+    assert (session.is_settled, session.is_classic) == (True, True)
     assert member.assigned == {topic_id("T"): {0: 1, 1: 1}}
     assert group.targets[p] == {topic_id("T"): [0, 1]}
-    assert (group.since_ms, group.vitals.group_epoch, group.vitals.assignment_epoch) == (c.now_ms, 1, 1)
+    assert (group.since_ms, group.hot_state.group_epoch, group.hot_state.assignment_epoch) == (c.now_ms, 1, 1)
     assert group.assignment_ms == 0
     (event,) = c.events(GroupConverted)
     assert (event.at_ms, event.group_type, event.members, event.generation_before) == (c.now_ms, "consumer", 1, 1)
@@ -219,7 +219,7 @@ def test_downgrade_of_an_up_to_date_group_keeps_all_data_of_its_members():
     group = c.shard.group("g")
     assert group is not None
     (member,) = group.members.values()
-    session = group.vitals.sessions[joined.member_id]
+    session = group.hot_state.sessions[joined.member_id]
     assert (group.type, group.phase, group.since_ms) == (GroupType.CLASSIC, Phase.STABLE, c.now_ms)
     assert (group.protocol_type, group.protocol_name, group.leader_id) == ("consumer", "range", joined.member_id)
     assert group.subscribed_topics == ("T",)

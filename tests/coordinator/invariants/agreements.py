@@ -83,7 +83,7 @@ class GenerationsAreAgreed:
             elif isinstance(output, Published) and isinstance(output.record, GroupRecord):
                 self._published(output.record)
         for group in (step.groups or {}).values():
-            if group.phase is Phase.STABLE and group.seats.led is None:
+            if group.phase is Phase.STABLE and group.policy_state.leader_vacancy is None:
                 told = self.told[group.group_id, group.generation_id]
                 assert self._first(group.leader_id or "") in told, f"{group.leader_id} was not told that it leads"
 
@@ -212,7 +212,7 @@ class PlansArePassedOn:
         for member in group.members.values():
             planned = plan.get(member.member_id, b"")
             assert member.assignment == planned, f"{member.member_id} has {member.assignment!r} and not {planned!r}"
-        kept = {key: vacancy.assignment for key, vacancy in group.seats.vacant.items() if key}
+        kept = {key: vacancy.assignment for key, vacancy in group.policy_state.vacant.items() if key}
         assert kept == self.vacant[generation], f"vacant are {list(kept)}, and not {list(self.vacant[generation])}"
 
 

@@ -42,7 +42,7 @@ def targets_of(group: ConsumerGroup, member_id: str) -> set[Place]:
 
 def is_at_rest(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Return whether a member is STABLE at the assignment epoch."""
-    is_current = group.epoch_of(member.member_id) == group.vitals.assignment_epoch
+    is_current = group.epoch_of(member.member_id) == group.hot_state.assignment_epoch
     return member.state is MemberState.STABLE and is_current
 
 
@@ -51,7 +51,7 @@ def has_own_plan(group: ConsumerGroup) -> bool:
 
     The first plan of a converted group is that of its classic leader, which may be any.
     """
-    return bool(group.assignor) and group.vitals.group_epoch == group.vitals.assignment_epoch
+    return bool(group.assignor) and group.hot_state.group_epoch == group.hot_state.assignment_epoch
 
 
 class PartitionsHaveOneHolder:
@@ -85,14 +85,14 @@ class EpochsGrow:
             elif isinstance(output, Published) and isinstance(output.record, GroupRecord):
                 self._published(output.record)
         for group_id, group in step.consumer_groups.items():
-            self._grows(group_id, group.vitals.group_epoch, group.vitals.assignment_epoch)
+            self._grows(group_id, group.hot_state.group_epoch, group.hot_state.assignment_epoch)
             before = self.members.get(group_id, {})
-            for member_id, pulse in group.vitals.sessions.items():
-                is_within = pulse.epoch == AWAY_EPOCH or 0 <= pulse.epoch <= group.vitals.assignment_epoch
-                assert is_within, f"{member_id} has the epoch {pulse.epoch} in {group.vitals}"
+            for member_id, session in group.hot_state.sessions.items():
+                is_within = session.epoch == AWAY_EPOCH or 0 <= session.epoch <= group.hot_state.assignment_epoch
+                assert is_within, f"{member_id} has the epoch {session.epoch} in {group.hot_state}"
                 known = before.get(member_id, 0)
-                assert pulse.epoch == AWAY_EPOCH or pulse.epoch >= known, f"{member_id} fell from {known}"
-            self.members[group_id] = {m: pulse.epoch for m, pulse in group.vitals.sessions.items()}
+                assert session.epoch == AWAY_EPOCH or session.epoch >= known, f"{member_id} fell from {known}"
+            self.members[group_id] = {m: session.epoch for m, session in group.hot_state.sessions.items()}
 
     def _published(self, record: GroupRecord) -> None:
         if record.type == "consumer":
@@ -116,14 +116,14 @@ class TheSettledHaveTheirTargets:
             for member in group.members.values():
                 is_settled = is_at_rest(group, member)
                 unsettled += not is_settled
-                assert group.vitals.sessions[member.member_id].is_settled == is_settled, f"{member.member_id} is not"
+                assert group.hot_state.sessions[member.member_id].is_settled == is_settled, f"{member.member_id} is not"
                 if is_settled and has_own_plan(group):
                     subscribed = group.topic_ids_of(member)
                     wanted = {place for place in targets_of(group, member.member_id) if place[0] in subscribed}
                     has = places(member.assigned)
                     assert has == wanted, f"{member.member_id} has {sorted(has)}, its target is {sorted(wanted)}"
                     assert not member.revoking, f"{member.member_id} is stable and gives up {member.revoking}"
-            assert group.vitals.unsettled == unsettled, f"{group.vitals.unsettled} are counted, not {unsettled}"
+            assert group.hot_state.unsettled == unsettled, f"{group.hot_state.unsettled} are counted, not {unsettled}"
             assert group.phase is group.state, f"{group.group_id} is {group.phase}, and has to be {group.state}"
 
 
@@ -148,29 +148,29 @@ class RevocationsEnd:
             if forgotten(output) or isinstance(output, GroupConverted):
                 self.earliest_ms.pop(output.group_id or "", None)
         for group_id, group in step.consumer_groups.items():
-            self.latest_ms = max(self.latest_ms, group.vitals.now_ms)
+            self.latest_ms = max(self.latest_ms, group.hot_state.now_ms)
             for member in group.members.values():
                 self._waits(group, member, is_honest=step.has_honest_clocks)
-            is_waiting = group.vitals.group_epoch > group.vitals.assignment_epoch and bool(group.members)
-            assert (group.vitals.plan_ms < NEVER_MS) == is_waiting, f"the plan of {group_id}: {group.vitals}"
+            is_waiting = group.hot_state.group_epoch > group.hot_state.assignment_epoch and bool(group.members)
+            assert (group.hot_state.plan_ms < NEVER_MS) == is_waiting, f"the plan of {group_id}: {group.hot_state}"
             earliest = min(deadlines(group))
-            assert group.vitals.earliest_ms <= earliest.at_ms, f"the alarm comes after {earliest}"
+            assert group.hot_state.earliest_ms <= earliest.at_ms, f"the alarm comes after {earliest}"
             self.earliest_ms[group_id] = earliest.at_ms
         horizon_ms = min(step.now_ms, self.read_ms) - self.config.clock_slack_ms
         for group_id, at_ms in self.earliest_ms.items() if step.has_honest_clocks and not step.deferred else ():
             assert at_ms > horizon_ms, f"a deadline of {group_id} was due at {at_ms}"
 
     def _waits(self, group: ConsumerGroup, member: ConsumerMember, *, is_honest: bool) -> None:
-        vitals, member_id = group.vitals, member.member_id
+        hot_state, member_id = group.hot_state, member.member_id
         is_away = group.epoch_of(member_id) == AWAY_EPOCH
         assert not member.revoking or member.state is MemberState.UNREVOKED, f"{member_id} gives up, and is stable"
         must_confirm = member.state is MemberState.UNREVOKED and not is_away and member.classic is None
-        assert (member_id in vitals.revocations) == must_confirm, f"{member_id} has a wrong revocation deadline"
-        for waits in (vitals.revocations, vitals.joins, vitals.syncs):
+        assert (member_id in hot_state.revocations) == must_confirm, f"{member_id} has a wrong revocation deadline"
+        for waits in (hot_state.revocations, hot_state.joins, hot_state.syncs):
             if (wait := waits.get(member_id)) is not None and is_honest:
                 longest_ms = self.latest_ms + max(wait.timeout_ms, 0)
                 assert wait.deadline_ms <= longest_ms, f"{member_id} waits until {wait.deadline_ms}"
-        session, key = vitals.sessions[member_id], (group.group_id, member_id)
+        session, key = hot_state.sessions[member_id], (group.group_id, member_id)
         longest_ms = self.longest_ms[key] = max(session.timeout_ms, self.longest_ms.get(key, 0))
         assert session.deadline_ms < NEVER_MS, f"the session of {member_id} has no end"
         if is_honest:
@@ -244,7 +244,7 @@ class ConsumerSessionsAreKept:
                     silence_ms = output.at_ms - life.heard_ms
                     assert silence_ms >= life.timeout_ms, f"after {silence_ms} ms only: {output}"
         for group_id, group in step.consumer_groups.items():
-            for member_id, session in group.vitals.sessions.items():
+            for member_id, session in group.hot_state.sessions.items():
                 key = group_id, member_id
                 if key in self.classics and not session.is_classic:
                     counted.add(key)  # it has changed its protocol, and begins a session

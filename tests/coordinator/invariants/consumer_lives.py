@@ -39,13 +39,13 @@ class ConsumerGroupsAreBounded:
             assert size <= self.config.group_consumer_max_size or not is_larger, f"{group_id} has {size} members"
             self.sizes[group_id] = size
             self._pending_fit(group)
-            for pulse in group.vitals.sessions.values():
-                if pulse.is_classic:
-                    assert pulse.timeout_ms >= self.config.group_min_session_timeout_ms, "a session is too short"
-                    assert pulse.timeout_ms <= self.config.group_max_session_timeout_ms, "a session is too long"
+            for session in group.hot_state.sessions.values():
+                if session.is_classic:
+                    assert session.timeout_ms >= self.config.group_min_session_timeout_ms, "a session is too short"
+                    assert session.timeout_ms <= self.config.group_max_session_timeout_ms, "a session is too long"
                 else:
                     setting_ms = self.config.group_consumer_session_timeout_ms
-                    assert pulse.timeout_ms == setting_ms, f"not the setting: {pulse}"
+                    assert session.timeout_ms == setting_ms, f"not the setting: {session}"
             for _, _, offset in group.all_offsets():
                 assert len(offset.metadata) <= self.config.offset_metadata_max_bytes, f"too long: {offset}"
 
@@ -61,7 +61,7 @@ class EmptyConsumerGroupsEnd:
     def watch(self, step: Step) -> None:
         for group_id, group in step.consumer_groups.items():
             is_kept = any((offset.expire_timestamp_ms or 0) >= NEVER_MS for _, _, offset in group.all_offsets())
-            has_deadline = group.vitals.offsets_ms < NEVER_MS or is_kept or bool(group.pending_commits)
+            has_deadline = group.hot_state.offsets_ms < NEVER_MS or is_kept or bool(group.pending_commits)
             assert has_deadline or group.phase is not Phase.EMPTY, f"{group_id} is Empty for ever"
 
 
@@ -189,7 +189,7 @@ class GenerationsOutliveConversions:
             self._stands(group_id, group.generation_id, "its state")
         for group_id, consumers in step.consumer_groups.items():
             self._stands(group_id, consumers.generation_id, "its state")
-            epochs = [p.epoch for p in consumers.vitals.sessions.values() if p.epoch != AWAY_EPOCH]
+            epochs = [p.epoch for p in consumers.hot_state.sessions.values() if p.epoch != AWAY_EPOCH]
             self.told[group_id] = max([self.told.get(group_id, 0), *epochs])
 
     def _follow(self, output: Output) -> None:

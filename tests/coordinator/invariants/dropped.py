@@ -34,7 +34,7 @@ class SessionsEnd:
             generation_id, known = self.known.get(group_id, (None, {}))
             if generation_id == group.generation_id:
                 self._compare(group, known, counted)
-            sessions = group.vitals.sessions.items()
+            sessions = group.hot_state.sessions.items()
             self.known[group_id] = group.generation_id, {m: (s.deadline_ms, s.extended) for m, s in sessions}
 
     def _counted(self, step: Step) -> set[MemberKey]:
@@ -59,7 +59,7 @@ class SessionsEnd:
 
     @staticmethod
     def _compare(group: Group, known: dict[str, tuple[int, bool]], counted: set[MemberKey]) -> None:
-        for member_id, session in group.vitals.sessions.items():
+        for member_id, session in group.hot_state.sessions.items():
             if member_id not in known or session.deadline_ms >= NEVER_MS:
                 continue
             deadline_ms, extended = known[member_id]
@@ -117,7 +117,7 @@ class NobodyIsDroppedUnheard:
                 late_ms = step.now_ms - told.at_ms
                 assert late_ms <= self.config.late_notice_ms, f"{late_ms} ms ago: {told}"
                 group = (step.groups or {}).get(told.group_id) or step.consumer_groups.get(told.group_id)
-                spared_ms = 0 if group is None else group.vitals.back_ms + told.silence_ms
+                spared_ms = 0 if group is None else group.hot_state.back_ms + told.silence_ms
                 assert told.at_ms >= spared_ms, f"it could not reach the coordinator for a part of its session: {told}"
 
     def _is_refused(self, output: Output, told: MemberExpired) -> bool:

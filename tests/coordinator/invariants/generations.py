@@ -94,11 +94,11 @@ class PhasesAreLegal:
         assert leader in members if members else leader is None, f"{leader} leads {members}"
 
     def _looks_right(self, group: Group) -> None:
-        vitals, members = group.vitals, group.members.values()
-        assert list(vitals.sessions) == list(group.members), "sessions and members differ"
+        hot_state, members = group.hot_state, group.members.values()
+        assert list(hot_state.sessions) == list(group.members), "sessions and members differ"
         statics = {m.group_instance_id: m.member_id for m in members if m.group_instance_id is not None}
-        assert vitals.instances == statics, "two members have one instance id"
-        assert not vitals.pending.keys() & group.members.keys(), "a pending id is a member"
+        assert hot_state.instances == statics, "two members have one instance id"
+        assert not hot_state.pending.keys() & group.members.keys(), "a pending id is a member"
         assert group.joins_parked == sum(m.awaiting_join is not None for m in members)
         assert group.syncs_owed == sum(m.owes_sync for m in members)
         assert group.supporters == dict(Counter(name for m in members for name in {p.name for p in m.protocols}))

@@ -3,7 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from coordinator.base.limits import FLAPPERS_MAX, FLAPS_MAX, FREEZE_MS_MAX, NEVER_MS, POLICIES_AHEAD_MS
+from coordinator.base.limits import (
+    FREEZE_MS_MAX,
+    NEVER_MS,
+    POLICIES_AHEAD_MS,
+    SHORT_MEMBERSHIPS_MAX,
+    UNSTABLE_CLIENTS_MAX,
+)
 from coordinator.consumer.epochs import has_unowned
 from coordinator.messages.events import GroupConverted, MemberBack
 from coordinator.messages.policy_events import MemberQuarantined
@@ -32,7 +38,7 @@ class HoldsEnd:
         self.policies = len(self.asked.policies)
         self.latest_ms = max(self.latest_ms, step.now_ms)
         for group in step.consumer_groups.values():
-            self.latest_ms = max(self.latest_ms, group.vitals.now_ms)
+            self.latest_ms = max(self.latest_ms, group.hot_state.now_ms)
             self._fits(group)
             if step.has_honest_clocks:
                 for until_ms, longest_ms in self._waits(group):
@@ -41,16 +47,20 @@ class HoldsEnd:
     @staticmethod
     def _fits(group: ConsumerGroup) -> None:
         """Check that holds, quarantines, members and deadlines fit each other."""
-        vitals, held, hidden = group.vitals, group.held, group.seats.hidden
-        assert vitals.is_frozen == (held is not None and held.policy == "freeze"), f"{group.group_id}: {held}"
+        hot_state, held, hidden = group.hot_state, group.held, group.policy_state.quarantined
+        assert hot_state.is_frozen == (held is not None and held.policy == "freeze"), f"{group.group_id}: {held}"
         if held is not None:
-            assert vitals.group_epoch > vitals.assignment_epoch, f"{group.group_id} holds nothing"
-            assert vitals.now_ms < vitals.plan_ms == held.due_ms, f"{group.group_id} has not acted at {held.due_ms}"
+            assert hot_state.group_epoch > hot_state.assignment_epoch, f"{group.group_id} holds nothing"
+            assert hot_state.now_ms < hot_state.plan_ms == held.due_ms, (
+                f"{group.group_id} has not acted at {held.due_ms}"
+            )
             assert any(group.targets.values()), f"{group.group_id} keeps no target"
         assert hidden.keys() <= group.members.keys(), f"{hidden.keys() - group.members.keys()} are no members"
         assert len(hidden) < max(len(group.members), 1), "nobody is left to own the partitions"
         assert not any(group.targets.get(member_id) for member_id in hidden), "a target of a member in quarantine"
-        assert vitals.now_ms < vitals.seats_ms <= min(hidden.values(), default=NEVER_MS), f"{group.group_id} {hidden}"
+        assert hot_state.now_ms < hot_state.policy_ms <= min(hidden.values(), default=NEVER_MS), (
+            f"{group.group_id} {hidden}"
+        )
 
     def _waits(self, group: ConsumerGroup) -> Iterator[tuple[int, int]]:
         """Yield the end of each wait, and the longest time that it may take from now."""
@@ -60,7 +70,7 @@ class HoldsEnd:
             yield held.until_ms, FREEZE_MS_MAX + POLICIES_AHEAD_MS if is_frozen else longest["settle"]
             if is_frozen and held.vacant and has_unowned(group):
                 yield held.unowned_until_ms, longest["unowned"]
-        yield from ((until_ms, longest["quarantine"]) for until_ms in group.seats.hidden.values())
+        yield from ((until_ms, longest["quarantine"]) for until_ms in group.policy_state.quarantined.values())
 
 
 class QuarantinesAreBounded:
@@ -84,8 +94,12 @@ class QuarantinesAreBounded:
                 hidden, members = (len(of[output.group_id]) for of in (self.present.hidden, self.present.members))
                 assert hidden <= max(1, percent * members // 100), f"{hidden} of {members} are in quarantine"
         for group in step.consumer_groups.values():
-            assert len(group.seats.flappers) <= FLAPPERS_MAX, f"{len(group.seats.flappers)} clients flap"
-            assert all(len(flapper.times_ms) <= FLAPS_MAX for flapper in group.seats.flappers.values())
+            assert len(group.policy_state.unstable_clients) <= UNSTABLE_CLIENTS_MAX, (
+                f"{len(group.policy_state.unstable_clients)} clients flap"
+            )
+            assert all(
+                len(client.times_ms) <= SHORT_MEMBERSHIPS_MAX for client in group.policy_state.unstable_clients.values()
+            )
 
     def _replaced(self, back: MemberBack) -> None:
         members, hidden = self.present.members[back.group_id], self.present.hidden[back.group_id]

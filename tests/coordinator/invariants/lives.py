@@ -81,7 +81,7 @@ class SessionsAreKept:
                     memory.pop((output.group_id, output.member_id), None)  # a new join starts again
         counted -= named_ms.keys()
         for group in (step.groups or {}).values():
-            for member_id, session in group.vitals.sessions.items():
+            for member_id, session in group.hot_state.sessions.items():
                 member = group.group_id, member_id
                 known_ms = session.timeout_ms if member in counted else self.timeouts_ms.get(member, NEVER_MS)
                 self.timeouts_ms[member] = min(known_ms, session.timeout_ms)
@@ -140,24 +140,28 @@ class NothingWaitsForEver:
             if forgotten(output):
                 self.earliest.pop(output.group_id, None)
         for group_id, group in (step.groups or {}).items():
-            vitals = group.vitals
-            self.latest_ms = max(self.latest_ms, vitals.now_ms)
+            hot_state = group.hot_state
+            self.latest_ms = max(self.latest_ms, hot_state.now_ms)
             if step.has_honest_clocks:  # otherwise `JumpsHarmNobody` checks the true times
                 self.check_waits(group, self.latest_ms)
             earliest = self.earliest[group_id] = min(deadlines(group))
-            assert vitals.earliest_ms <= earliest.at_ms, f"the alarm comes after {earliest}"
-            assert earliest.at_ms > vitals.now_ms or earliest.at_ms == NEVER_MS, f"did not fire: {earliest}"
-            assert group.phase is not Phase.PREPARING or vitals.joins_ms < NEVER_MS, "the joins have no deadline"
-            assert group.phase is not Phase.COMPLETING or vitals.syncs_ms < NEVER_MS, "the assignments have no deadline"
+            assert hot_state.earliest_ms <= earliest.at_ms, f"the alarm comes after {earliest}"
+            assert earliest.at_ms > hot_state.now_ms or earliest.at_ms == NEVER_MS, f"did not fire: {earliest}"
+            assert group.phase is not Phase.PREPARING or hot_state.joins_ms < NEVER_MS, "the joins have no deadline"
+            assert group.phase is not Phase.COMPLETING or hot_state.syncs_ms < NEVER_MS, (
+                "the assignments have no deadline"
+            )
             is_kept = any((offset.expire_timestamp_ms or 0) >= NEVER_MS for _, _, offset in group.all_offsets())
             is_kept = is_kept or bool(group.pending_commits)
-            assert group.phase is not Phase.EMPTY or vitals.offsets_ms < NEVER_MS or is_kept, (
+            assert group.phase is not Phase.EMPTY or hot_state.offsets_ms < NEVER_MS or is_kept, (
                 "an Empty group has no deadline"
             )
             for member in group.members.values():
                 parked = member.awaiting_join or member.awaiting_sync
-                assert parked or vitals.sessions[member.member_id].deadline_ms < NEVER_MS, "a session has no deadline"
-            assert all(s.deadline_ms < NEVER_MS for s in vitals.pending.values()), "a pending id has no deadline"
+                assert parked or hot_state.sessions[member.member_id].deadline_ms < NEVER_MS, (
+                    "a session has no deadline"
+                )
+            assert all(s.deadline_ms < NEVER_MS for s in hot_state.pending.values()), "a pending id has no deadline"
             is_full = group.joins_parked >= self.config.group_max_size  # a refused member was awaited
             is_over = group.phase is Phase.PREPARING and group.delay is None and group.everybody_joined and not is_full
             assert not is_over, f"{group_id} waits, and all members have joined"
@@ -175,8 +179,8 @@ class NothingWaitsForEver:
 
     def check_waits(self, group: Group, latest_ms: int) -> None:
         """Check that a wait starts at `latest_ms` at the latest, and is no longer than requested."""
-        vitals, members = group.vitals, group.members.values()
-        sessions = [*vitals.sessions.values(), *vitals.pending.values()]
+        hot_state, members = group.hot_state, group.members.values()
+        sessions = [*hot_state.sessions.values(), *hot_state.pending.values()]
         longest = self.longest.setdefault(group.group_id, _Longest())
         longest.note(
             max((s.timeout_ms for s in sessions), default=0), max((m.rebalance_timeout_ms for m in members), default=0)
@@ -187,10 +191,10 @@ class NothingWaitsForEver:
             round_ms = max(round_ms, session_ms)
         if any(member.awaiting_join for member in members):
             session_ms = max(session_ms, self.config.group_new_member_join_timeout_ms)
-        if self.is_honest and group.delay and not vitals.extended and vitals.back_ms <= group.since_ms:
-            extended_ms = vitals.joins_ms - group.since_ms
+        if self.is_honest and group.delay and not hot_state.extended and hot_state.back_ms <= group.since_ms:
+            extended_ms = hot_state.joins_ms - group.since_ms
             assert extended_ms <= round_ms, f"{group.group_id} is delayed by {extended_ms} ms"
-        waits = [(vitals.joins_ms, round_ms), (vitals.syncs_ms, round_ms)]
+        waits = [(hot_state.joins_ms, round_ms), (hot_state.syncs_ms, round_ms)]
         waits += [(session.deadline_ms, session_ms) for session in sessions]
         for deadline_ms, longest_ms in waits:
             if deadline_ms < NEVER_MS:
@@ -226,11 +230,11 @@ class TimeNeverGoesBack:
                 assert output.at_ms >= latest, f"{latest - output.at_ms} ms back: {output}"
                 self.latest[output.group_id] = output.at_ms
         for group_id, group in (*(step.groups or {}).items(), *step.consumer_groups.items()):
-            assert group.vitals.now_ms >= self.group_ms.get(group_id, group.vitals.now_ms), (
+            assert group.hot_state.now_ms >= self.group_ms.get(group_id, group.hot_state.now_ms), (
                 f"the time of {group_id} went back"
             )
-            assert group.since_ms <= group.vitals.now_ms, f"the phase of {group_id} starts in the future"
-            self.group_ms[group_id] = group.vitals.now_ms
+            assert group.since_ms <= group.hot_state.now_ms, f"the phase of {group_id} starts in the future"
+            self.group_ms[group_id] = group.hot_state.now_ms
 
 
 class GroupsAreBounded:
@@ -244,9 +248,9 @@ class GroupsAreBounded:
             size_max = self.config.group_max_size
             dynamic = sum(not m.is_static for m in group.members.values())
             assert group.joins_parked <= size_max, f"{group.joins_parked} joins are parked"
-            assert len(group.vitals.pending) <= PENDING_MAX, f"{len(group.vitals.pending)} ids are pending"
+            assert len(group.hot_state.pending) <= PENDING_MAX, f"{len(group.hot_state.pending)} ids are pending"
             assert group.phase is Phase.PREPARING or dynamic <= size_max, f"{dynamic} members"
-            for session in group.vitals.sessions.values():
+            for session in group.hot_state.sessions.values():
                 assert session.timeout_ms >= self.config.group_min_session_timeout_ms, "a session is too short"
                 assert session.timeout_ms <= self.config.group_max_session_timeout_ms, "a session is too long"
             for _, _, offset in group.all_offsets():

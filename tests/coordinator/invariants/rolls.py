@@ -106,16 +106,16 @@ class AnswersFitTheGroup:
                 self.rolls[output.group_id].note(output)
 
         for group_id, group in (step.groups or {}).items():
-            called = frozenset(group.vitals.called)
+            called = frozenset(group.hot_state.called)
             assert called <= self.called[group_id], f"{called - self.called[group_id]} got no notice"
-            self.was_called[group_id] = {m: group.seats.offers[m].until_ms for m in called}
+            self.was_called[group_id] = {m: group.policy_state.offers[m].until_ms for m in called}
             self.called[group_id] &= called
 
     def _end_calls(self, step: Step) -> None:
         """Remove the calls whose offers end in a step: a later heartbeat in the step is answered NONE."""
         for group_id, group in (step.groups or {}).items():
             calls = self.was_called.get(group_id, {})
-            self.was_called[group_id] = {m: until for m, until in calls.items() if until > group.vitals.now_ms}
+            self.was_called[group_id] = {m: until for m, until in calls.items() if until > group.hot_state.now_ms}
 
     def _call(self, output: Output) -> None:
         """Update the members that have to join again alone."""

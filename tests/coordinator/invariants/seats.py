@@ -1,17 +1,17 @@
-"""P4, P9: the debts, offers and quarantines of policies end in time, and are bounded in number."""
+"""P4, P9: the pending holds, offers and quarantines of policies end in time, and are bounded in number."""
 
 from collections import Counter
 from collections.abc import Iterator
 
 from coordinator.base.config import Config
 from coordinator.base.limits import (
-    FLAPPERS_MAX,
-    FLAPS_MAX,
     FREEZE_MS_MAX,
     NEVER_MS,
     POLICIES_AHEAD_MS,
     SEAT_OFFER_MS,
     SEATED_MAX,
+    SHORT_MEMBERSHIPS_MAX,
+    UNSTABLE_CLIENTS_MAX,
 )
 from coordinator.base.policies import Policy
 from coordinator.base.states import Phase
@@ -22,7 +22,7 @@ from tests.coordinator.invariants.step import KnownRequests, Step
 
 
 class SeatsEnd:
-    """P4: every debt, offer, call and quarantine has a deadline, no later than its policy allows, and it fires."""
+    """P4: every pending hold, offer, call and quarantine has a deadline, as its policy allows, that fires."""
 
     def __init__(self, config: Config, asked: KnownRequests | None = None) -> None:
         self.config = config
@@ -38,10 +38,12 @@ class SeatsEnd:
         self.policies = len(self.asked.policies)
         self.latest_ms = max(self.latest_ms, step.now_ms)
         for group in (step.groups or {}).values():
-            self.latest_ms = max(self.latest_ms, group.vitals.now_ms)
-            seats, vitals = group.seats, group.vitals
-            assert vitals.seats_ms <= seats.earliest_ms, f"{group.group_id} acts at {vitals.seats_ms}"
-            assert seats.earliest_ms > vitals.now_ms, f"{group.group_id} has not acted at {seats.earliest_ms}"
+            self.latest_ms = max(self.latest_ms, group.hot_state.now_ms)
+            policy_state, hot_state = group.policy_state, group.hot_state
+            assert hot_state.policy_ms <= policy_state.earliest_ms, f"{group.group_id} acts at {hot_state.policy_ms}"
+            assert policy_state.earliest_ms > hot_state.now_ms, (
+                f"{group.group_id} has not acted at {policy_state.earliest_ms}"
+            )
             self._fits(group)
             if step.has_honest_clocks:
                 for until_ms, longest_ms in self._waits(group):
@@ -50,33 +52,45 @@ class SeatsEnd:
     @staticmethod
     def _fits(group: Group) -> None:
         """Check that members, vacancies, offers and calls fit each other, and that there are none outside Stable."""
-        seats, members = group.seats, group.members
-        for named in (seats.standbys, seats.offers, seats.lapsed, seats.hidden, group.vitals.called):
+        policy_state, members = group.policy_state, group.members
+        for named in (
+            policy_state.standbys,
+            policy_state.offers,
+            policy_state.declined,
+            policy_state.quarantined,
+            group.hot_state.called,
+        ):
             assert named.keys() <= members.keys(), f"{named.keys() - members.keys()} are no members"
-        assert group.vitals.called.keys() <= seats.offers.keys(), "a member without an offer is called"
-        assert not seats.hidden.keys() & (seats.standbys.keys() | seats.offers.keys())
-        offered = {key: member_id for member_id, offer in seats.offers.items() for key in offer.vacancies}
-        assert offered == {key: vacancy.offered_to for key, vacancy in seats.vacant.items() if vacancy.offered_to}
-        is_quiet = sum(debt.policy == "settle" for debt in seats.debts)
-        assert is_quiet == (0 if seats.quiet is None else seats.quiet.debts), "the clock of settle counts other debts"
-        assert seats.led is None or seats.led in seats.vacant, "the leader's seat is not vacant"
+        assert group.hot_state.called.keys() <= policy_state.offers.keys(), "a member without an offer is called"
+        assert not policy_state.quarantined.keys() & (policy_state.standbys.keys() | policy_state.offers.keys())
+        offered = {key: member_id for member_id, offer in policy_state.offers.items() for key in offer.vacancies}
+        assert offered == {
+            key: vacancy.offered_to for key, vacancy in policy_state.vacant.items() if vacancy.offered_to
+        }
+        is_quiet = sum(hold.policy == "settle" for hold in policy_state.pending_holds)
+        assert is_quiet == (0 if policy_state.settle_timer is None else policy_state.settle_timer.pending_holds), (
+            "the clock of settle counts other pending holds"
+        )
+        assert policy_state.leader_vacancy is None or policy_state.leader_vacancy in policy_state.vacant, (
+            "the leader's seat is not vacant"
+        )
         if group.phase is not Phase.STABLE:
-            are_paid = not (seats.is_held or seats.offers or seats.quiet)
-            assert are_paid, f"debts in {group.phase.value}"
+            are_paid = not (policy_state.is_held or policy_state.offers or policy_state.settle_timer)
+            assert are_paid, f"pending holds in {group.phase.value}"
 
     def _waits(self, group: Group) -> Iterator[tuple[int, int]]:
         """Yield the end of each wait, and the longest time that it may take from now."""
-        seats, longest, frozen_ms = group.seats, self.longest_ms, FREEZE_MS_MAX + POLICIES_AHEAD_MS
-        for vacancy in seats.vacant.values():
+        policy_state, longest, frozen_ms = group.policy_state, self.longest_ms, FREEZE_MS_MAX + POLICIES_AHEAD_MS
+        for vacancy in policy_state.vacant.values():
             if vacancy.policy != "settle" and not vacancy.offered_to:
                 yield vacancy.until_ms, longest["unowned" if vacancy.policy == "freeze" else "vacant"]
-        for standby in seats.standbys.values():
+        for standby in policy_state.standbys.values():
             if standby.policy != "settle":
                 yield standby.until_ms, frozen_ms if standby.policy == "freeze" else longest["standby"]
-        if seats.quiet is not None:
-            yield seats.quiet.until_ms, longest["settle"]
-        yield from ((offer.until_ms, SEAT_OFFER_MS) for offer in seats.offers.values())
-        yield from ((until_ms, longest["quarantine"]) for until_ms in seats.hidden.values())
+        if policy_state.settle_timer is not None:
+            yield policy_state.settle_timer.until_ms, longest["settle"]
+        yield from ((offer.until_ms, SEAT_OFFER_MS) for offer in policy_state.offers.values())
+        yield from ((until_ms, longest["quarantine"]) for until_ms in policy_state.quarantined.values())
 
 
 def settings_ms(policy: Policy) -> Counter[str]:
@@ -113,14 +127,16 @@ class SeatsAreBounded:
             self._looks_right(group)
 
     def _looks_right(self, group: Group) -> None:
-        seats = group.seats
-        assert len(seats.flappers) <= FLAPPERS_MAX, f"{len(seats.flappers)} clients flap"
-        assert all(len(flapper.times_ms) <= FLAPS_MAX for flapper in seats.flappers.values())
-        assert len(seats.answered) <= SEATED_MAX + 1, f"{len(seats.answered)} members are remembered"
-        kept = sum(vacancy.policy == "succession" for vacancy in seats.vacant.values())
+        policy_state = group.policy_state
+        assert len(policy_state.unstable_clients) <= UNSTABLE_CLIENTS_MAX, (
+            f"{len(policy_state.unstable_clients)} clients flap"
+        )
+        assert all(len(client.times_ms) <= SHORT_MEMBERSHIPS_MAX for client in policy_state.unstable_clients.values())
+        assert len(policy_state.answered) <= SEATED_MAX + 1, f"{len(policy_state.answered)} members are remembered"
+        kept = sum(vacancy.policy == "succession" for vacancy in policy_state.vacant.values())
         self.vacant[group.group_id], before = kept, self.vacant.get(group.group_id, 0)
         if not kept:
             return
         percent = max((p.succession.vacant_percent_max for p in self.asked.policies if p.succession), default=0)
-        seated = len(group.members) + len(seats.vacant)
+        seated = len(group.members) + len(policy_state.vacant)
         assert kept <= max(1, before, percent * seated // 100), f"{kept} seats of {seated} are vacant"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.base.errors import ErrorCode
-from coordinator.base.limits import PLACE_END
+from coordinator.base.limits import RECORD_OFFSET_END
 from coordinator.messages.events import GroupDeleted, OffsetsExpired
 from coordinator.messages.group_records import OffsetRecord, Published
 from coordinator.messages.outputs import Output
@@ -186,7 +186,7 @@ class Transactions:
     def _unstable(self, group_id: str) -> set[Partition]:
         return {partition for commit in self.pending.get(group_id, {}).values() for partition in commit}
 
-    def _replace(self, group_id: str, partition: Partition, before: int = PLACE_END) -> None:
+    def _replace(self, group_id: str, partition: Partition, before: int = RECORD_OFFSET_END) -> None:
         for place, commit in self.pending.get(group_id, {}).items():
             if partition in commit and place < before:
                 commit[partition] = None
@@ -199,7 +199,7 @@ class Transactions:
             self.topic_id = self.topic_id or topic_id
             self.pending[request.group_id].setdefault(request.place, {**taken})
             self.producers[request.place] = request.producer_id
-        has_ended = request.place < min(self.settled_before, self.open.get(request.producer_id, PLACE_END))
+        has_ended = request.place < min(self.settled_before, self.open.get(request.producer_id, RECORD_OFFSET_END))
         is_late = has_ended and not is_of_other_topic
         return Taken(request, answer, is_late, is_of_other_topic, self.stored.pop(request.group_id, []))
 

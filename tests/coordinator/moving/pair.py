@@ -49,8 +49,8 @@ class Coordinator(Scenario):
 
     def custody(self, name: str) -> Custody:
         """Return the relation of the coordinator to a name."""
-        assert self.shard.kept_moves is not None
-        return self.shard.kept_moves.custody_of(name)
+        assert self.shard.move_store is not None
+        return self.shard.move_store.custody_of(name)
 
     def cancel(self, record: MoveRecord) -> Self:
         """Cancel a move to this coordinator."""

@@ -108,7 +108,7 @@ class Simulation:
         for name in self.clients:
             if len(serving := self.serving(name)) != 1:
                 raise Broken(f"NeverNowhere: {serving} serve {name} when everything is read")
-        if any(side.shard.moves.sent or side.shard.slots.gathering for side in self.sides.values()):
+        if any(side.shard.moves.sent or side.shard.slots.partial for side in self.sides.values()):
             raise Broken("NeverNowhere: something is in transit when everything is read")
 
     def read_all(self) -> None:

@@ -364,7 +364,7 @@ def test_too_many_groups_in_parts_wait():
     s = source()
     fields = exported(s.group, parts=2, state=b"x")
     t = Target.of(s).at(9_000)
-    for number in range(limits.GATHERING_MAX):
+    for number in range(limits.PARTIAL_TRANSFERS_MAX):
         assert t.imports({**fields, "move_id": f"import/c/7/{number}"}) == "kept"
     assert t.imports({**fields, "move_id": "import/c/7/more"}) == "busy"
 

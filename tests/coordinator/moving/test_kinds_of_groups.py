@@ -74,8 +74,8 @@ def test_members_of_the_consumer_protocol_continue():
         = Reconciling 3 3
     """)
     assert others(b.outputs) == []
-    assert b.group.vitals.revocations["A"].deadline_ms == b.now_ms + 30_000
-    assert b.group.vitals.sessions["B"].deadline_ms == b.now_ms + 45_000
+    assert b.group.hot_state.revocations["A"].deadline_ms == b.now_ms + 30_000
+    assert b.group.hot_state.sessions["B"].deadline_ms == b.now_ms + 45_000
     b.plays("""
         A 2 own 0 1       -> 3
         B 3               -> 3 {2 3}
@@ -106,7 +106,7 @@ def test_the_wait_for_a_target_assignment_has_the_time_that_was_left():
         """,
         passed_ms=10_000,
     )
-    assert b.group.vitals.plan_ms == b.now_ms + 600
+    assert b.group.hot_state.plan_ms == b.now_ms + 600
     b.plays("-- 600\n= Reconciling 3 3")
 
 
@@ -142,12 +142,12 @@ def test_a_held_seat_has_the_time_that_was_left():
     pair = policed("c1", "c2", succession=Succession(vacant_ms=20_000))
     a, b = pair.a, pair.b
     a.at(3_000).leave("c2").is_("Stable", members="c1")
-    (vacancy,) = a.group.seats.vacant.values()
+    (vacancy,) = a.group.policy_state.vacant.values()
     left_ms = vacancy.until_ms - 4_000
     a.at(4_000).release()
     b.at(90_000)
     pair.carry()
-    (carried,) = b.group.seats.vacant.values()
+    (carried,) = b.group.policy_state.vacant.values()
     assert (carried.until_ms, carried.assignment) == (90_000 + left_ms, vacancy.assignment)
     assert [e for e in others(b.outputs) if e.group_id] == []
     b.at(90_100).join("n1").hears(ErrorCode.NONE)
@@ -163,15 +163,15 @@ def test_a_member_in_quarantine_stays_in_it():
         a.at(at_ms + 1_000).join("c1", session_timeout_ms=1_000_000).until(at_ms + 10_000)
         a.sync("c1", plan={"c1": {"t": [0]}})
     a.at(34_000).join("f", member_id="", session_timeout_ms=1_000_000)
-    ((member_id, until_ms),) = a.group.seats.hidden.items()
+    ((member_id, until_ms),) = a.group.policy_state.quarantined.items()
     a.at(35_000).release()
     b.at(37_000)
     pair.carry()
-    assert b.group.seats.hidden == {member_id: until_ms + 2_000}
+    assert b.group.policy_state.quarantined == {member_id: until_ms + 2_000}
     b.until(until_ms + 1_999)
-    assert b.group.seats.hidden
+    assert b.group.policy_state.quarantined
     b.until(until_ms + 2_000)
-    assert not b.group.seats.hidden
+    assert not b.group.policy_state.quarantined
 
 
 def test_a_freeze_ends_at_its_time():
@@ -180,7 +180,7 @@ def test_a_freeze_ends_at_its_time():
     a.at(3_000).leave("c2").release()
     b.at(9_000)
     pair.carry()
-    assert b.group.seats.frozen_until_ms == 500_000
+    assert b.group.policy_state.frozen_until_ms == 500_000
 
 
 @pytest.mark.parametrize("released_in", ["Stable", "PreparingRebalance", "CompletingRebalance"])
@@ -201,11 +201,11 @@ def test_a_group_that_is_taken_back_has_not_changed(released_in: str):
     after = a.is_(released_in).group
     for group in (before, after):
         group.version = group.token = 0
-        vitals = group.vitals
-        vitals.now_ms = vitals.earliest_ms = vitals.back_ms = 0
+        hot_state = group.hot_state
+        hot_state.now_ms = hot_state.earliest_ms = hot_state.back_ms = 0
         for name in ("joins_ms", "syncs_ms", "offsets_ms"):
-            setattr(vitals, name, getattr(vitals, name) < NEVER_MS)
-        for session in vitals.sessions.values():
+            setattr(hot_state, name, getattr(hot_state, name) < NEVER_MS)
+        for session in hot_state.sessions.values():
             session.deadline_ms = 0
         for member in group.members.values():
             member.reply_to = ""

@@ -41,7 +41,7 @@ def test_a_stable_group_moves():
     arrived = b.events(GroupArrived)[0]
     assert (arrived.source, arrived.at_ms) == ("A", 10_100)
     assert arrived.version_before == released.version + 1 + 4, "one event and four tombstones are A's"
-    assert b.group.vitals.sessions[b.ids["c1"]].deadline_ms == 10_100 + 45_000
+    assert b.group.hot_state.sessions[b.ids["c1"]].deadline_ms == 10_100 + 45_000
     assert (b.group.generation_id, b.group.leader_id) == (before.generation_id, before.leader_id)
     b.at(8_450).commit("c2", {("t", 1): 7}).hears(ErrorCode.NONE)
     assert b.events(MoveIgnored) == []
@@ -67,8 +67,8 @@ def test_parked_joins_move_without_their_addresses():
         assert (told.code, told.member_id, told.moved.to) == (NOT_HERE.number, a.ids[name], "B")
     pair.know()
     b.at(20_300).reads(*a.written)
-    assert b.group.vitals.joins_ms == 60_300
-    newcomer = b.group.vitals.sessions[b.ids["d1"]]
+    assert b.group.hot_state.joins_ms == 60_300
+    newcomer = b.group.hot_state.sessions[b.ids["d1"]]
     assert newcomer.deadline_ms == 320_300, "the first join round of a newcomer has the time that was left"
     b.at(20_350).join("c1").is_parked()
     b.at(20_900).join("c2").hears(ErrorCode.NONE, generation_id=b.group.generation_id)

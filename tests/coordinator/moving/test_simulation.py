@@ -11,7 +11,7 @@ from coordinator.base.slots import slots_in
 from coordinator.messages.move_requests import AdoptSlots, Elsewhere
 from coordinator.messages.outputs import Output
 from coordinator.moves import drain, slot_source, slot_target, source, target
-from coordinator.moves.custody import KeptMoves
+from coordinator.moves.custody import MoveStore
 from tests.coordinator.moving.simulation import Broken, Simulation
 from tests.tiers import sampled
 
@@ -49,7 +49,7 @@ def run_many(runs: int, **options: bool) -> None:
 
 @contextmanager
 def verdicts_are_forgotten() -> Iterator[None]:
-    with patch.object(KeptMoves, "remember", lambda *_: None):
+    with patch.object(MoveStore, "remember", lambda *_: None):
         yield
 
 
@@ -61,19 +61,19 @@ def sessions_are_those_of_the_source() -> Iterator[None]:
 
 @contextmanager
 def numbers_begin_at_the_own_floor() -> Iterator[None]:
-    with patch.object(KeptMoves, "number_of", lambda *_: 0):
+    with patch.object(MoveStore, "number_of", lambda *_: 0):
         yield
 
 
 @contextmanager
 def a_cancel_wins_over_an_adoption() -> Iterator[None]:
-    known = KeptMoves.verdict_of
+    known = MoveStore.verdict_of
 
-    def forgets_adoptions(kept: KeptMoves, group_id: str, move_id: str) -> object:
+    def forgets_adoptions(kept: MoveStore, group_id: str, move_id: str) -> object:
         verdict = known(kept, group_id, move_id)
         return None if verdict is not None and verdict.verdict == "adopted" else verdict
 
-    with patch.object(KeptMoves, "verdict_of", forgets_adoptions):
+    with patch.object(MoveStore, "verdict_of", forgets_adoptions):
         yield
 
 
@@ -87,10 +87,10 @@ def slots_go_without_the_names_that_are_elsewhere() -> Iterator[None]:
 def slots_go_with_living_groups_alone_while_a_name_is_in_transit() -> Iterator[None]:
     known, why_not = slot_source._known, slot_source._why_not_now
 
-    def living(kept: KeptMoves, slots: frozenset[int]) -> Iterator[Elsewhere]:
+    def living(kept: MoveStore, slots: frozenset[int]) -> Iterator[Elsewhere]:
         return (each for each in known(kept, slots) if each.name in kept.groups.stored)
 
-    def in_transit_or_not(kept: KeptMoves, made_ms: int, slots: frozenset[int]) -> str | None:
+    def in_transit_or_not(kept: MoveStore, made_ms: int, slots: frozenset[int]) -> str | None:
         why = why_not(kept, made_ms, slots)
         return None if why is not None and "in transit" in why else why
 
@@ -102,7 +102,7 @@ def slots_go_with_living_groups_alone_while_a_name_is_in_transit() -> Iterator[N
 def late_slots_count() -> Iterator[None]:
     adopt = slot_target.adopt_slots
 
-    def counts(kept: KeptMoves, record: AdoptSlots, at_ms: int) -> Iterator[Output]:
+    def counts(kept: MoveStore, record: AdoptSlots, at_ms: int) -> Iterator[Output]:
         latest = max(map(kept.slots.owners.number_of, slots_in(record.slots)))
         return adopt(kept, replace(record, number=max(record.number, latest + 1)), at_ms)
 
@@ -112,7 +112,7 @@ def late_slots_count() -> Iterator[None]:
 
 @contextmanager
 def groups_are_created_in_foreign_slots() -> Iterator[None]:
-    with patch.object(KeptMoves, "owns", lambda *_: True):
+    with patch.object(MoveStore, "owns", lambda *_: True):
         yield
 
 

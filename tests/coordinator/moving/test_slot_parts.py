@@ -42,7 +42,7 @@ def test_names_are_sent_in_parts(bound: dict):
     assert pair.b.custody("name 0") is Custody.FOREIGN, "a part is missing"
     pair.b.reads(records[1])
     assert {pair.b.custody(name) for name in names} == {Custody.AWAY}
-    assert pair.b.shard.slots.gathering == []
+    assert pair.b.shard.slots.partial == []
 
 
 def test_the_number_of_parts_has_a_bound():

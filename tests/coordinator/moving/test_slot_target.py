@@ -60,7 +60,7 @@ def test_a_late_record_moves_no_slot():
 
 def test_moves_with_missing_records_have_a_bound():
     pair, record = given()
-    with patch.object(slot_target, "SLOTS_GATHERING_MAX", 1):
+    with patch.object(slot_target, "PARTIAL_SLOT_TRANSFERS_MAX", 1):
         pair.b.reads(replace(record, parts=2, number=60_001))
         assert pair.b.reads(record).custody(N) is Custody.FOREIGN
         assert pair.b.events(SlotsIgnored)[-1].why == "1 others have missing records"

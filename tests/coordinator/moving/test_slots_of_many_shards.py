@@ -15,7 +15,7 @@ from coordinator.messages.move_requests import AdoptSlots, ReleaseSlots
 from coordinator.messages.outputs import ToPeer
 from coordinator.messages.requests import OffsetCommit, OffsetToCommit, Received
 from coordinator.messages.responses import Reply
-from coordinator.moves.custody import Custody, KeptMoves
+from coordinator.moves.custody import Custody, MoveStore
 from coordinator.shard.shard import Shard
 from tests.coordinator.scenario import SECRET
 
@@ -47,8 +47,8 @@ class Side:
         assert {o.answer.error for o in outputs if isinstance(o, Reply)} == {"NONE"}
         return [o for o in outputs if isinstance(o, ToPeer)]
 
-    def kept(self, name: str) -> KeptMoves:
-        moves = self.shards[shard_of(name, len(self.shards))].kept_moves
+    def kept(self, name: str) -> MoveStore:
+        moves = self.shards[shard_of(name, len(self.shards))].move_store
         assert moves is not None
         return moves
 
@@ -82,7 +82,7 @@ def test_slots_of_many_shards_move_in_any_order(source: int, target: int):
         assert a.commits(name, 4_000) == "NOT_COORDINATOR"
         assert b.commits(name, 4_000) == "NONE"
     assert len(adopted) >= target, "each shard adopts its slots, as their records come"
-    assert not any(shard.slots.gathering or shard.slots.sent for side in (a, b) for shard in side.shards)
+    assert not any(shard.slots.partial or shard.slots.sent for side in (a, b) for shard in side.shards)
 
 
 def test_a_shard_releases_only_the_slots_that_have_names_in_it():

@@ -150,7 +150,7 @@ def test_a_state_of_several_parts_is_gathered_in_any_order():
     assert pair.b.shard.group("g") is None
     pair.b.reads(*records[1:])
     pair.b.is_("Stable")
-    assert pair.b.shard.moves.gathering == {}
+    assert pair.b.shard.moves.partial == {}
 
 
 def test_verdicts_are_dropped_when_no_copy_can_be_adopted_any_more():

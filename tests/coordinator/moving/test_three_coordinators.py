@@ -21,7 +21,7 @@ from coordinator.messages.outputs import ToPeer
 from coordinator.messages.requests import OffsetCommit, OffsetToCommit, Received
 from coordinator.messages.responses import Reply
 from coordinator.moves import slot_source, slot_target, target
-from coordinator.moves.custody import Custody, KeptMoves
+from coordinator.moves.custody import Custody, MoveStore
 from coordinator.shard.shard import Shard
 from tests.coordinator.moving.simulation import Broken
 from tests.coordinator.scenario import SECRET
@@ -101,7 +101,7 @@ class World:
             prefix, to = self.chance.sample("ABC", 2)
             slots = frozenset(map(slot_of, self.chance.choice((NAMES, NAMES[:1], NAMES[1:3]))))
             shards = [place for place in self.shards if place[0] == prefix]
-            if all(self.shards[place].kept_moves.owns_slot(slot) for place in shards for slot in slots):
+            if all(self.shards[place].move_store.owns_slot(slot) for place in shards for slot in slots):
                 fields = {"to": to, "slots": bitmap_of(slots), "made_ms": self.now_ms + 1}
                 self.refusing = [(place, fields) for place in shards]
         tried, self.refusing = self.refusing, []
@@ -127,7 +127,7 @@ class World:
     def serving(self, name: str) -> list[str]:
         """Return the coordinators with custody of a name."""
         shards = {prefix: self.shards[self.place(prefix, name)] for prefix in SHARDS}
-        return [prefix for prefix, shard in shards.items() if shard.kept_moves.custody_of(name) is Custody.HERE]
+        return [prefix for prefix, shard in shards.items() if shard.move_store.custody_of(name) is Custody.HERE]
 
     def check(self) -> None:
         for name, acked in self.acked.items():
@@ -165,7 +165,7 @@ def run_many(runs: int) -> None:
     ("place", "name", "bug"),
     [
         (slot_source, "_cut", lambda elsewhere: [()]),
-        (KeptMoves, "owns", lambda *_: True),
+        (MoveStore, "owns", lambda *_: True),
         (target, "refusal_of", lambda *_, **__: None),
         (slot_target, "partitions_with", lambda *_: []),
     ],

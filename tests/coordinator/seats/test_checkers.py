@@ -63,19 +63,19 @@ def test_a_partition_may_pass_on_when_its_member_is_gone():
 def test_a_called_member_that_is_not_told_so_is_found(monkeypatch: pytest.MonkeyPatch):
     """policies.md 1.2: up to the end of its offer, not in the step of the end."""
     s = Deploy.of(succession=Succession(standby_ms=600_000)).at(1_500).new("a").new("b").leave("c2")
-    offered_ms = s.group.seats.offers[s.ids["a"]].until_ms
+    offered_ms = s.group.policy_state.offers[s.ids["a"]].until_ms
     BUGS["a called member is not told so"].plant(monkeypatch)
     with pytest.raises(AssertionError, match="the response is 0, not 27"):
         s.at(offered_ms - 1).heartbeat("a")
 
 
 def test_a_group_without_effects_of_policies_has_no_byte_for_them():
-    """policies.md P8: neither in its vitals nor in its rest; also if a policy is in force, until it acts."""
+    """policies.md P8: neither in its hot state nor in its rest; also if a policy is in force, until it acts."""
     for is_set in (False, True):
         s = Scenario.stable("a", "b")
         s = s.policy(settle=Settle()).at(1_000).heartbeat("a") if is_set else s
         stored = codec.decode_shard(s.shard.to_bytes()).groups["g"]
-        assert len(msgspec.msgpack.decode(stored.vitals)) == 13
+        assert len(msgspec.msgpack.decode(stored.hot_state)) == 13
         rest = msgspec.msgpack.decode(zlib.decompress(stored.rest), strict=False)
         assert len(rest) == len(Group.__struct_fields__) - 1 == 23
 
@@ -84,6 +84,6 @@ def test_a_called_member_is_written_as_its_place():
     """A member id takes some fifty bytes, and thousands may be called at once."""
     kept = codec.decode_shard((STATES / "codec-8.bin").read_bytes())
     group = codec.decode_group(kept.groups["g"])
-    (called,) = group.vitals.called  # type: ignore[union-attr]
-    assert called.encode() not in kept.groups["g"].vitals
-    assert msgspec.msgpack.decode(kept.groups["g"].vitals)[-1] == [list(group.members).index(called)]
+    (called,) = group.hot_state.called  # type: ignore[union-attr]
+    assert called.encode() not in kept.groups["g"].hot_state
+    assert msgspec.msgpack.decode(kept.groups["g"].hot_state)[-1] == [list(group.members).index(called)]

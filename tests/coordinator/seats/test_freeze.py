@@ -136,7 +136,7 @@ def test_empty_groups_are_not_frozen():
 
 
 def test_thawing_pays_the_debts_at_once():
-    """policies.md 3.3: debts whose policy is gone are due at the record's time."""
+    """policies.md 3.3: pending holds whose policy is gone are due at the record's time."""
     s = frozen().at(1_000).new("n").at(5_000).policy(freeze=None).is_("PreparingRebalance")
     assert s.told()[-1] == "5000 rebalance member_joined n"
 
@@ -151,20 +151,20 @@ def test_a_thawed_group_is_not_shown_as_frozen(with_debt: bool):
     s.at(5_000).policy(freeze=None)
     assert _frozen_until_ms(s) is None
     s.policy(freeze=Freeze(until_ms=HOURS_2_MS)).until(6_000)
-    assert s.group.seats.frozen_until_ms == 0
+    assert s.group.policy_state.frozen_until_ms == 0
 
 
 def test_a_freeze_is_over_at_its_end_without_a_debt():
     """policies.md 2.3: the next freeze is reported again."""
     s = frozen().at(1_000).new("n").leave("n").live_until(HOURS_2_MS, *NAMES)
-    assert s.group.seats.frozen_until_ms == 0
-    assert s.group.vitals.seats_ms == NEVER_MS
+    assert s.group.policy_state.frozen_until_ms == 0
+    assert s.group.hot_state.policy_ms == NEVER_MS
 
 
 def test_a_freeze_whose_end_is_noticed_late_is_over_then():
     """policies.md 1.1: what lasts until a time is not waited for once more."""
     s = Deploy.of(freeze=Freeze(until_ms=20_000)).at(1_000).new("n").leave("n").away().back(40_000)
-    assert (s.group.seats.frozen_until_ms, s.group.vitals.seats_ms) == (0, NEVER_MS)
+    assert (s.group.policy_state.frozen_until_ms, s.group.hot_state.policy_ms) == (0, NEVER_MS)
 
 
 def _frozen_until_ms(s: Deploy) -> int | None:
@@ -175,7 +175,7 @@ def _frozen_until_ms(s: Deploy) -> int | None:
 
 @pytest.mark.parametrize(("until_ms", "due_ms"), [(20_000, 20_000), (HOURS_2_MS + 1, HOURS_2_MS)])
 def test_another_freeze_moves_no_deadline_later(until_ms: int, due_ms: int):
-    """policies.md 3.3: earlier, but not later. At the old end the new freeze puts the debt off again."""
+    """policies.md 3.3: earlier, but not later. At the old end the new freeze puts the pending hold off again."""
     s = frozen().at(1_000).new("n").policy(freeze=Freeze(until_ms=until_ms))
-    assert s.group.seats.standbys[s.ids["n"]].until_ms == due_ms
+    assert s.group.policy_state.standbys[s.ids["n"]].until_ms == due_ms
     assert len(s.events(RebalanceHeld)) == 1

@@ -56,7 +56,7 @@ def test_a_repeated_join_tells_a_leader_too():
     """policies.md P7: its response names the leader, and its sender may wait for it."""
     s = Deploy.of(succession=SUCCESSION).at(1_000).join("c2").leave("c1")
     s.send("c2", s.last_request("c2", JoinGroup))
-    assert (s.name(joined(s, "c2").leader), s.group.seats.led) == ("c2", None)
+    assert (s.name(joined(s, "c2").leader), s.group.policy_state.leader_vacancy) == ("c2", None)
 
 
 def test_a_second_leader_that_leaves_does_not_take_the_leaders_seat_along():

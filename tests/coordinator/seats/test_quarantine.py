@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from coordinator.base.errors import ErrorCode
-from coordinator.base.limits import FLAP_MS, FLAPPERS_MAX, NAMESAKES_MAX
+from coordinator.base.limits import NAMESAKES_MAX, UNSTABLE_CHECK_MS, UNSTABLE_CLIENTS_MAX
 from coordinator.base.policies import Quarantine, Succession
 from coordinator.messages.policy_events import MemberQuarantined
 from tests.coordinator.seats.deploy import NAMES, Deploy, joined
@@ -35,7 +35,7 @@ def quarantined(s: Deploy) -> list[str]:
 
 def test_a_membership_that_ends_soon_is_a_flap():
     """policies.md 3.1: within 60 s of its beginning; not a millisecond later."""
-    for after_ms, is_flap in ((FLAP_MS, True), (FLAP_MS + 1, False)):
+    for after_ms, is_flap in ((UNSTABLE_CHECK_MS, True), (UNSTABLE_CHECK_MS + 1, False)):
         s = flap(group(), "f").at(2_000).new("f").beat().live_until(2_000 + after_ms).leave("f#2").new("f")
         assert bool(quarantined(s)) == is_flap
 
@@ -61,9 +61,9 @@ def test_overdue_joins_are_flaps_and_an_operators_wish_is_none():
         s.until(s.now_ms + 1_000).sync("c1", {"c1": {"t": [0]}})
         assert s.ids[name] not in s.group.members
     s.new("f")
-    assert quarantined(s) == ["f#3 2 1 " + str(s.group.seats.hidden[s.ids["f#3"]])]
+    assert quarantined(s) == ["f#3 2 1 " + str(s.group.policy_state.quarantined[s.ids["f#3"]])]
     s = group().at(1_000).new("f").expel("f").rebalance()
-    assert not s.group.seats.flappers
+    assert not s.group.policy_state.unstable_clients
 
 
 @pytest.mark.parametrize(("gap_ms", "is_in"), [(59_999, True), (60_000, False)])
@@ -128,7 +128,7 @@ def test_an_identity_of_very_many_members_is_shared():
     for _ in range(NAMESAKES_MAX + 2):
         s.new("f")
     s.leave("f").new("f")
-    assert not any(flapper.times_ms for flapper in s.group.seats.flappers.values())
+    assert not any(client.times_ms for client in s.group.policy_state.unstable_clients.values())
 
 
 def test_when_many_expire_at_once_none_is_counted():
@@ -136,9 +136,9 @@ def test_when_many_expire_at_once_none_is_counted():
     s = Deploy.stable(*(f"c{n}" for n in range(8)), session_timeout_ms=10_000, rebalance_timeout_ms=300_000)
     s.policy(quarantine=Quarantine(flaps=2), succession=Succession(vacant_percent_max=100, vacant_ms=600_000))
     s.at(5_000).beat("c0", "c1", "c2", "c3", "c4", "c5").until(10_000)
-    assert len(s.group.seats.flappers) == 2
+    assert len(s.group.policy_state.unstable_clients) == 2
     s.beat("c0", "c1", "c2", "c3", "c4").until(15_000)
-    assert [flapper.times_ms for flapper in s.group.seats.flappers.values()] == [[], []]
+    assert [client.times_ms for client in s.group.policy_state.unstable_clients.values()] == [[], []]
 
 
 # -- what follows ------------------------------------------------------------------------------------------------------
@@ -160,7 +160,9 @@ def test_a_member_in_quarantine_is_no_part_of_a_round():
     s.sync("c1", {"c1": {"t": [0]}, "f#4": {"t": [1]}}).is_("Stable", generation=3)
     assert s.owns("f#4") == []
     assert [m.member_id for m in joined(s, "c1").members] == [s.ids[name] for name in NAMES]
-    assert s.group.seats.flappers["f/f.example"].times_ms == [1_000, 2_000], "the round that it missed is no flap"
+    assert s.group.policy_state.unstable_clients["f/f.example"].times_ms == [1_000, 2_000], (
+        "the round that it missed is no flap"
+    )
 
 
 def test_a_member_in_quarantine_may_join_a_round():
@@ -231,7 +233,7 @@ def test_only_some_may_be_in_quarantine_at_once(percent: int, most: int):
         s = flap(s, client, f"{client}#2")
     for client in ("f", "g", "h"):
         s.new(client)
-    assert len(s.group.seats.hidden) == most
+    assert len(s.group.policy_state.quarantined) == most
     assert len(s.events(MemberQuarantined)) == most
 
 
@@ -239,13 +241,13 @@ def test_switching_it_off_releases_all():
     """policies.md 2.3: why=policy; the flaps are forgotten."""
     s = hidden().at(4_000).policy(quarantine=None)
     assert s.told()[-2:] == ["4000 released f#3 policy", "4000 rebalance_held f#3 succession 604000"]
-    assert not s.group.seats.flappers
+    assert not s.group.policy_state.unstable_clients
 
 
 def test_flappers_are_bounded():
     """I22: beyond 64 the one that ended longest ago is dropped."""
     s = group().at(1_000)
-    for n in range(FLAPPERS_MAX + 1):
+    for n in range(UNSTABLE_CLIENTS_MAX + 1):
         s.new(f"f{n}").leave(f"f{n}")
-    assert len(s.group.seats.flappers) == FLAPPERS_MAX
-    assert "f0/f0.example" not in s.group.seats.flappers
+    assert len(s.group.policy_state.unstable_clients) == UNSTABLE_CLIENTS_MAX
+    assert "f0/f0.example" not in s.group.policy_state.unstable_clients

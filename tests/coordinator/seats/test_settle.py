@@ -89,5 +89,5 @@ def test_one_rebalance_for_all_has_the_name_of_the_oldest_debt():
 def test_a_deadline_that_is_noticed_late_is_waited_for_once_more():
     """policies.md 1.1: the coordinator was unavailable, and the newcomers could not come; once for each hold."""
     s = Deploy.of(succession=Succession(vacant_ms=10_000)).at(1_000).leave("c2").away().back(40_000)
-    assert s.group.seats.vacant[s.ids["c2"]].until_ms == 50_000
+    assert s.group.policy_state.vacant[s.ids["c2"]].until_ms == 50_000
     s.away().back(60_000).is_("PreparingRebalance")

@@ -84,10 +84,10 @@ def test_standbys_are_called_in_their_order():
 
 @pytest.mark.parametrize("fields", [{"topics": ["u"]}, {"topics": ["t", "u"]}, {"protocols": ["range", "sticky"]}])
 def test_a_newcomer_with_another_subscription_gets_no_seat(fields: dict[str, Any]):
-    """policies.md 1.6: a newcomer that is not like the vacancy rebalances at once, and that pays all debts."""
+    """policies.md 1.6: a newcomer that is not like the vacancy rebalances at once, and that pays all pending holds."""
     s = deploy().at(1_000).leave("c2").at(2_000).new("n", **fields).is_parked()
     assert s.told()[1:] == ["2000 rebalance member_joined n"]
-    assert not s.group.seats.vacant
+    assert not s.group.policy_state.vacant
 
 
 def test_bytes_that_do_not_count_make_no_difference():
@@ -187,7 +187,7 @@ def test_an_offer_lapses_and_the_next_standby_is_called():
     """policies.md 1.3: after 15 s at most without the sync; the taker stays, last in the order."""
     s = deploy(standby_ms=600_000).at(1_500).new("a").new("b").leave("c2")
     assert s.noticed() == {"a"}
-    offered_ms = s.group.seats.offers[s.ids["a"]].until_ms
+    offered_ms = s.group.policy_state.offers[s.ids["a"]].until_ms
     assert 1_500 + SEAT_OFFER_MS - 1_000 < offered_ms <= 1_500 + SEAT_OFFER_MS
     s.join("a").until(offered_ms - 1)
     assert s.noticed() == set()
@@ -202,20 +202,20 @@ def test_an_offer_lapses_and_the_next_standby_is_called():
 def test_a_call_ends_with_its_offer_within_one_step():
     """policies.md 1.2, 1.3: the heartbeat that brings the time of the end is answered after it."""
     s = deploy(standby_ms=600_000).at(1_500).new("a").new("b").leave("c2")
-    offered_ms = s.group.seats.offers[s.ids["a"]].until_ms
+    offered_ms = s.group.policy_state.offers[s.ids["a"]].until_ms
     s.at(offered_ms - 1).heartbeat("a").hears(ErrorCode.REBALANCE_IN_PROGRESS)
     s.at(offered_ms).heartbeat("a").hears(ErrorCode.NONE).heartbeat("b").hears(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def test_a_newcomer_that_lets_its_seat_pass_waits_as_others_do():
-    """policies.md 1.3: it has a debt from then on, so it does not wait for ever."""
+    """policies.md 1.3: it has a pending hold from then on, so it does not wait for ever."""
     s = deploy().at(1_000).leave("c2").at(2_000).new("n").beat().live_until(17_000)
     assert s.told()[1:] == ["17000 rebalance_held n succession 77000"]
     s.live_until(31_999).is_("Stable").until(32_000).is_("PreparingRebalance")
 
 
 def test_a_vacancy_waits_for_an_open_offer_and_no_longer():
-    """policies.md 1.1: a debt takes its window, and at most 15 s where a seat is on offer when it ends."""
+    """policies.md 1.1: a pending hold takes its window, and at most 15 s where a seat is on offer when it ends."""
     s = deploy().at(1_000).leave("c2").beat().live_until(29_000).new("n").until(43_999).is_("Stable")
     s.until(44_000).is_("PreparingRebalance")
 
@@ -268,16 +268,16 @@ def test_a_called_member_with_another_subscription_rebalances():
 
 
 def test_a_members_own_join_is_never_held():
-    """policies.md 0: who joins again has given its partitions up already; the rebalance pays all debts."""
+    """policies.md 0: who joins again has given its partitions up already; the rebalance pays all pending holds."""
     s = deploy().at(1_000).leave("c2").at(2_000).join("c3", topics=["t", "u"]).is_("PreparingRebalance")
     assert s.told()[-1] == "2000 rebalance metadata_changed c3"
     s.is_("PreparingRebalance", generation=2)
-    assert not s.group.seats.is_held
+    assert not s.group.policy_state.is_held
 
 
 @pytest.mark.parametrize("request_", ["rebalance", "expel"])
 def test_an_operator_is_never_held(request_: str):
-    """policies.md 1.1: the hold is cut short, and its debts are over."""
+    """policies.md 1.1: the hold is cut short, and its pending holds are over."""
     s = deploy().at(1_000).leave("c2").at(2_000)
     (s.rebalance() if request_ == "rebalance" else s.expel("c3")).is_("PreparingRebalance")
     assert s.told()[-1].startswith("2000 rebalance operator")

@@ -8,8 +8,8 @@ from msgspec import Struct
 from coordinator.classic import join
 from coordinator.common import offsets
 from coordinator.messages.requests import JoinGroup
-from coordinator.shard.handlers import KINDS
-from coordinator.state.classic_group import Vitals
+from coordinator.shard.handlers import HANDLERS
+from coordinator.state.classic_group import HotState
 from tests.coordinator.test_known_bugs import SEEDS, change_row
 
 
@@ -31,12 +31,12 @@ def _forgets_a_moment_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def _lets_everybody_in(patch: pytest.MonkeyPatch) -> None:
-    change_row(patch, JoinGroup, of_the_group=KINDS[JoinGroup].of_the_group[1:])
+    change_row(patch, JoinGroup, of_the_group=HANDLERS[JoinGroup].of_the_group[1:])
 
 
 def _waits_twice_as_long(patch: pytest.MonkeyPatch) -> None:
-    wait = Vitals.wait
-    patch.setattr(Vitals, "wait", lambda self, now_ms, wait_ms: wait(self, now_ms, wait_ms * 2))
+    wait = HotState.wait
+    patch.setattr(HotState, "wait", lambda self, now_ms, wait_ms: wait(self, now_ms, wait_ms * 2))
 
 
 MADE_UP = (

@@ -5,7 +5,7 @@ from coordinator.consumer import offset_checks as consumer_offsets
 from coordinator.shard import converting
 from coordinator.shard.state import ShardState
 from coordinator.state import codec
-from coordinator.state.store import _lowest_place
+from coordinator.state.store import _lowest_record_offset
 from streaming.query.watchers.settling import Settling
 from tests.simulation.bugs.bug import Bug
 
@@ -14,9 +14,9 @@ RETURNS = "    group.vitals = vitals\n"
 BUGS = (
     # -- while they are pending ----------------------------------------------------------------------------------------
     Bug("a pending offset is visible to a plain fetch", transactions.commit,
-        "pending.setdefault(asked.topic, {})[asked.partition] = offset",
-        "pending.setdefault(asked.topic, {})[asked.partition] = offset\n"
-        "            group.keep_offset(asked.topic, asked.partition, offset)", "CommitsAreKept"),
+        "pending.setdefault(entry.topic, {})[entry.partition] = offset",
+        "pending.setdefault(entry.topic, {})[entry.partition] = offset\n"
+        "            group.store_offset(entry.topic, entry.partition, offset)", "CommitsAreKept"),
     Bug("a stable fetch is answered while a transaction is open", offsets.fetch,
         "if group and group.pending_commits and request.require_stable:", "if False:", "PendingOffsetsAreHidden"),
     Bug("an open transaction makes all partitions unstable", offsets.fetch,
@@ -38,7 +38,7 @@ BUGS = (
     Bug("the end of a transaction ends those of other producers", transactions.Settling.endings,
         "ended[producer_id]", "sum(ended.values(), [])", "CommittedOffsetsAreStored"),
     Bug("an open transaction is ended with the others", transactions.Settling.endings,
-        "min(report.settled_before, still.get(producer_id, PLACE_END))", "report.settled_before",
+        "min(report.settled_before, still.get(producer_id, RECORD_OFFSET_END))", "report.settled_before",
         "PendingOffsetsAreHidden"),
     Bug("a commit of an open transaction is refused after a report", transactions.Settling.reach,
         "self.settled.open = {each: max(first, handled.get(each, 0)) for each, first in began.items()}",
@@ -59,14 +59,14 @@ BUGS = (
     Bug("a commit after the end of its transaction is accepted", transactions.refuse_late,
         "elif settled.has_ended(", "elif False and settled.has_ended(", "LateCommitsAreRefused"),
     Bug("pending commits outlive their topic", transactions.settle,
-        "dropped = settling.drop_all()", "pass", "EndedCommitsAreNotPending"),
+        "dropped = settling.remove_all()", "pass", "EndedCommitsAreNotPending"),
     Bug("a commit of another topic is accepted", transactions.refuse_late,
         "if request.topic_id and settled.is_other(request.topic_id):", "if False:", "LateCommitsAreRefused"),
     Bug("a late report of a deleted topic is believed", transactions.settle,
         " and request.replaces == settled.topic_id", "", "PendingOffsetsAreHidden"),
     Bug("the first commit of a shard does not name its topic", transactions.commit,
         "context.settled.begin(request.topic_id)", "pass", "LateCommitsAreRefused"),
-    Bug("a group's latest pending commit hides its earlier ones", _lowest_place,
+    Bug("a group's latest pending commit hides its earlier ones", _lowest_record_offset,
         "return min(", "return max(", "CommittedOffsetsAreStored"),
     Bug("a report after one that is missing is believed", transactions.Settling.follows,
         "return report.settled_from <= self.settled.before", "return True", "CommittedOffsetsAreStored"),

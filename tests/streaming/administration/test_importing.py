@@ -168,7 +168,7 @@ def test_a_large_group_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None
     t = Served()
     assert t.gets(names_of(every_phase().shard.to_bytes())) == all_of(Status.IMPORTED)
     assert max(r.parts for r in t.received) > 3
-    assert t.shard.moves.gathering == {}
+    assert t.shard.moves.partial == {}
 
 
 def test_a_sender_without_the_right_and_an_older_coordinator_end_the_command() -> None:
@@ -316,8 +316,8 @@ def test_the_tombstones_continue_the_versions_of_each_group() -> None:
     assert group is not None
     of_g = [(t.key, t.record, t.version, t.ended_ms) for t in written if t.group_id == "g"]
     assert of_g == [
-        (("offset", "g", "t", 0), None, group.version + 1, group.vitals.now_ms),
-        (("group", "g"), None, group.version + 2, group.vitals.now_ms),
+        (("offset", "g", "t", 0), None, group.version + 1, group.hot_state.now_ms),
+        (("group", "g"), None, group.version + 2, group.hot_state.now_ms),
     ]
 
 

@@ -24,7 +24,7 @@ from streaming.cli.lib.times import moment
 from streaming.cli.main import app
 from streaming.config.settings import Settings
 from streaming.errors import Exit, RequestRefused, UserError
-from tests.coordinator.test_guard import CONFIG as RULES
+from tests.coordinator.test_authorizer import CONFIG as RULES
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_795_795_200_000

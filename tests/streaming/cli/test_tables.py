@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from coordinator.base.errors import ErrorCode
 from coordinator.base.states import MOVES
 from coordinator.classic import checks
-from coordinator.shard.handlers import KINDS
+from coordinator.shard.handlers import HANDLERS
 from streaming.cli.admin.tables import TABLES, diagram, tables
 from streaming.cli.main import app
 
@@ -25,7 +25,7 @@ def test_every_move_and_every_check_is_printed() -> None:
     text = tables()
     for (before, cause), after in MOVES.items():
         assert f"| {before.value} | {cause.value} | {after.value} |" in text
-    of_kinds = [check for kind in KINDS.values() for check in (*kind.on_its_own, *kind.of_the_group)]
+    of_kinds = [check for kind in HANDLERS.values() for check in (*kind.on_its_own, *kind.of_the_group)]
     for check in (checks.group_id_fits, *of_kinds):
         assert check.__name__.replace("_", " ") in text
         assert check.__doc__ is not None

@@ -227,9 +227,9 @@ class Worker:
         return {topic: (frozenset(),) * self.seen[topic] for topic in topics if self.seen.get(topic)}
 
     def tell(self, change: Change[TopicPartition]) -> None:
-        self.history.append(f"{change.told.name.lower()} {words(change.partitions)}")
-        self.calls.called(change.told, change.partitions)
-        if change.told is ListenerCall.ASSIGNED:
+        self.history.append(f"{change.call.name.lower()} {words(change.partitions)}")
+        self.calls.called(change.call, change.partitions)
+        if change.call is ListenerCall.ASSIGNED:
             self.simulation.note_owned(self)
         if self.simulation.faults.fails("listener"):
             raise MeantToFail

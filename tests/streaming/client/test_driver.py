@@ -6,7 +6,7 @@ import pytest
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from coordinator.base.errors import ErrorCode
-from coordinator.member.effects import Assigned, CommitEnded, Failed, Lost, PrepareToJoin, RejoinNeeded
+from coordinator.member.effects import Assigned, CommitEnded, Failed, PartitionsLost, PrepareToJoin, RejoinNeeded
 from coordinator.member.member import MemberState
 from coordinator.member.requests import MemberConfig
 from coordinator.messages.heartbeats import Heartbeat
@@ -107,7 +107,7 @@ def test_heartbeats_are_sent_as_time_passes(driver: Driver, transport: Transport
     driver.advance()
     assert isinstance(transport.sent[-1], Heartbeat)
     answer(driver, transport, HeartbeatAnswer, code=ErrorCode.UNKNOWN_MEMBER_ID.number, error="UNKNOWN_MEMBER_ID")
-    assert [type(driver.poll()) for _ in range(4)] == [Assigned, Lost, PrepareToJoin, type(None)]
+    assert [type(driver.poll()) for _ in range(4)] == [Assigned, PartitionsLost, PrepareToJoin, type(None)]
     assert driver.member.state is MemberState.UNJOINED
 
 

@@ -26,11 +26,11 @@ def interrupt(worker: Worker, what: ListenerCall) -> None:
     tell = worker.tell
 
     def interrupted(change: Change[TopicPartition]) -> None:
-        if change.told is what:
+        if change.call is what:
             worker.tell = tell  # type: ignore[method-assign]
             worker.simulation.faults = Faults()
         tell(change)
-        if change.told is what:
+        if change.call is what:
             raise KeyboardInterrupt
 
     worker.tell = interrupted  # type: ignore[method-assign]

@@ -31,7 +31,7 @@ def test_groups_in_every_phase_are_exported_as_they_are() -> None:
         group, before = transfer.group_of(carried), s.shard.group(line.group_id)
         assert before is not None
         assert (group.offsets, list(group.members)) == (before.offsets, list(before.members))
-        assert (group.vitals, group.token, group.version) == (before.vitals, before.token, before.version)
+        assert (group.hot_state, group.token, group.version) == (before.hot_state, before.token, before.version)
         assert line.number == max(before.token, 1)
         assert not group.members or lacks_addresses(group)
 
@@ -53,7 +53,7 @@ def test_a_group_of_the_consumer_protocol_is_exported() -> None:
     group = transfer.group_of(line.carried)
     before = c.shard.consumer_group("g")
     assert before is not None
-    assert (group.vitals, group.targets) == (before.vitals, before.targets)
+    assert (group.hot_state, group.targets) == (before.hot_state, before.targets)
 
 
 def test_a_group_with_open_transactions_is_exported_and_named() -> None:

@@ -110,9 +110,9 @@ def test_a_replanned_batch_keeps_its_time(spark: FakeSpark, cut: int) -> None:
 
 
 def test_the_worker_keeps_rosters_from_batch_to_batch(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch of heartbeats decodes no roster, whichever task Spark runs it in."""
+    """A batch of heartbeats decodes no member index, whichever task Spark runs it in."""
     member_id = stable(spark, 0)
-    monkeypatch.setattr(member_index, "_read_roster", None)
+    monkeypatch.setattr(member_index, "_read_member_index", None)
     another = FakeSpark(replace(spark.operator), store=dict(spark.store))
     (answer,) = replies(another.batch(1_000, [record(beat(member_id), 2, 1_000)]))
     assert answer["error"] == "NONE"

@@ -296,7 +296,9 @@ def test_the_protocol_of_a_group_is_known_if_its_conversions_are_forgotten() -> 
 def test_every_cause_of_the_coordinator_has_its_advice() -> None:
     modules = (admin, classic_members, deadlines, describe, heartbeat, leave, converting)
     source = "".join(map(inspect.getsource, modules))
-    named = set(re.findall(r'(?:blame\(.+?, |Blame\(\s*|cause = (?:cause or )?|return )"([a-z_]+)"', source))
+    named = set(
+        re.findall(r'(?:member_cause\(.+?, |RebalanceCause\(\s*|cause = (?:cause or )?|return )"([a-z_]+)"', source)
+    )
     named |= {{"joins_overdue": "join_overdue", "syncs_overdue": "sync_overdue"}.get(w, w) for w in _overdue()}
     assert {"member_joined", "subscription_changed", "topics_changed", "regex_resolved", "operator"} <= named
     assert named <= OF_CONSUMERS.keys()

@@ -32,7 +32,7 @@ from coordinator.messages.events import (
 from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetRecord, Published
 from coordinator.messages.requests import OffsetCommit
 from coordinator.shard import converting
-from coordinator.shard.handlers import KINDS
+from coordinator.shard.handlers import HANDLERS
 from streaming.views import Raw, Views
 from streaming.views.metrics import metrics
 from streaming.views.metrics.metrics import CAUSES, ERRORS, STATES, WHYS, GroupFigures
@@ -307,21 +307,25 @@ def test_counters_begin_at_zero() -> None:
 
 def test_labels_have_every_cause_reason_and_error_of_the_coordinator() -> None:
     source = "".join(map(inspect.getsource, (admin, leave, join, rebalance, converting, policy_deadlines)))
-    causes = set(re.findall(r'(?:blame\(.+?, |Blame\(\s*|cause = )"([a-z_]+)"', source))
+    causes = set(re.findall(r'(?:member_cause\(.+?, |RebalanceCause\(\s*|cause = )"([a-z_]+)"', source))
     causes |= set(re.findall(r'"([a-z_]+)" if is_leader and asks_as_before else "([a-z_]+)"', source)[0])
     causes.remove("group_full")  # a group drops a member for want of room only in a join phase, so that none begins
     assert causes == set(CAUSES[GroupType.CLASSIC])
-    assert set(re.findall(r'(?:drop|expired)\(group, member, "([a-z_]+)"', source)) == set(WHYS[GroupType.CLASSIC])
-    docstrings = " ".join(check.__doc__ or "" for check in KINDS[OffsetCommit].of_the_group)
+    assert set(re.findall(r'(?:expel_member|expired)\(group, member, "([a-z_]+)"', source)) == set(
+        WHYS[GroupType.CLASSIC]
+    )
+    docstrings = " ".join(check.__doc__ or "" for check in HANDLERS[OffsetCommit].of_the_group)
     assert set(re.findall(r"([A-Z_]+): ", docstrings)) == set(ERRORS[GroupType.CLASSIC])
 
 
 def test_labels_have_every_cause_reason_and_error_of_consumer_groups() -> None:
     modules = (classic_members, consumer_administration, deadlines, describe, heartbeat, consumer_leaving)
     source = "".join(map(inspect.getsource, modules))
-    causes = set(re.findall(r'(?:blame\(.+?, |Blame\(\s*|cause = (?:cause or )?|return )"([a-z_]+)"', source))
+    causes = set(
+        re.findall(r'(?:member_cause\(.+?, |RebalanceCause\(\s*|cause = (?:cause or )?|return )"([a-z_]+)"', source)
+    )
     assert causes | set(deadlines.OVERDUE.values()) == set(CAUSES[GroupType.CONSUMER])
-    dropped = set(re.findall(r'drop\(group, member, "([a-z_]+)"', source)) | set(deadlines.OVERDUE.values())
+    dropped = set(re.findall(r'expel_member\(group, member, "([a-z_]+)"', source)) | set(deadlines.OVERDUE.values())
     assert dropped == set(WHYS[GroupType.CONSUMER])
     errors = set(re.findall(r"([A-Z]+_[A-Z_]+)", may_commit.__doc__ or ""))
     assert errors == set(ERRORS[GroupType.CONSUMER])

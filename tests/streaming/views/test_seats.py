@@ -102,7 +102,7 @@ def periods(*events: AnyEvent) -> list[tuple[int, int | None, list[str], int, st
 
 
 def test_a_rebalance_is_held_until_its_causes_are_gone() -> None:
-    """policies.md 1.1: a hold ends with its last debt, without a rebalance."""
+    """policies.md 1.1: a hold ends with its last pending hold, without a rebalance."""
     assert periods(*FOUNDED, *DEPLOY) == [
         (10 * S, 14 * S, ["succession"], 1, "taken"),
         (20 * S, 30_300, ["succession"], 2, "taken"),
@@ -220,7 +220,7 @@ def test_why_counts_the_seats_that_passed_on() -> None:
 
 
 def test_why_names_what_was_held_and_for_how_long() -> None:
-    """policies.md 3.4: of a rebalance, which debt, and how long it was held."""
+    """policies.md 3.4: of a rebalance, which pending hold, and how long it was held."""
     causes = [left(10 * S, "c2"), vacated(10 * S, "c2", 40 * S, 1), held(20 * S, "d1", 50 * S, "settle")]
     told = explained(*FOUNDED, *causes, started(40 * S, "member_left", "c2", held_ms=30 * S))
     assert told.held is not None

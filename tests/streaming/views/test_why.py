@@ -183,7 +183,7 @@ def test_a_long_history_is_not_searched_for_each_rebalance(cause: str) -> None:
 def test_every_cause_of_the_core_has_advice() -> None:
     """S09: the table has every cause that the coordinator publishes."""
     source = "".join(map(inspect.getsource, (leave, join, rebalance, policy_deadlines)))
-    named = set(re.findall(r'(?:blame\(.+?, |Blame\(\s*|cause = )"([a-z_]+)"', source))
+    named = set(re.findall(r'(?:member_cause\(.+?, |RebalanceCause\(\s*|cause = )"([a-z_]+)"', source))
     named |= set(re.findall(r'"([a-z_]+)" if is_leader and asks_as_before else "([a-z_]+)"', source)[0])
     assert {"session_expired", "member_left", "sync_overdue", "operator", "metadata_changed"} <= named
     named.remove("group_full")  # a group drops a member for want of room only in a join phase, so that none begins

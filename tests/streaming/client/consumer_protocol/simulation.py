@@ -133,8 +133,8 @@ class ConsumerWorker:
         return self._made[1]
 
     def tell(self, change: Change[TopicPartition]) -> None:
-        self.history.append(f"{change.told.name.lower()} {words(change.partitions)}")
-        self.calls.called(change.told, change.partitions)
+        self.history.append(f"{change.call.name.lower()} {words(change.partitions)}")
+        self.calls.called(change.call, change.partitions)
         if self.simulation.faults.fails("listener"):
             raise MeantToFail
 

@@ -7,7 +7,7 @@ from coordinator.base.limits import NEVER_MS
 from coordinator.member.consumer_config import Wanted
 from coordinator.member.consumer_member import AssignmentChanged
 from coordinator.member.consumer_states import State
-from coordinator.member.effects import CoordinatorSilent, Failed, Left, Lost
+from coordinator.member.effects import CoordinatorSilent, Failed, Left, PartitionsLost
 from coordinator.messages.consumer_requests import TopicFact
 from coordinator.messages.responses import Ask, AssignmentNotice, ConsumerGroupHeartbeatAnswer
 from tests.streaming.client.consumer_protocol.talk import FACTS, INTERVAL_MS, Talk, U, owned, says
@@ -229,7 +229,7 @@ def test_an_assignment_that_is_repeated_changes_nothing(talk: Talk) -> None:
 def test_a_fenced_member_joins_again_once_its_partitions_are_released(talk: Talk, error: str) -> None:
     """9.2: all partitions are lost; the member keeps its id."""
     talk.settled(0, 1).notified().refused(ErrorCode[error])
-    assert talk.effects == [Lost(f"the coordinator answered {error}")]
+    assert talk.effects == [PartitionsLost(f"the coordinator answered {error}")]
     assert (talk.member.state, talk.member.deadline_ms) == (State.FENCED, NEVER_MS)
     talk.take(talk.member.released(0))
     assert (talk.beat().member_id, talk.beat().member_epoch, talk.beat().topic_partitions) == ("me", 0, ())
@@ -277,7 +277,7 @@ def test_a_member_leaves_and_a_static_one_goes_away(instance_id: str | None, epo
 def test_a_member_that_is_not_polled_leaves_and_joins_with_the_next_poll(talk: Talk) -> None:
     """9.1: STALE."""
     talk = Talk(max_poll_interval_ms=3_000).settled(0).at(3_000)
-    assert talk.effects == [Lost("poll() was not called for 3000 ms")]
+    assert talk.effects == [PartitionsLost("poll() was not called for 3000 ms")]
     assert (talk.beat().member_epoch, talk.member.state) == (-1, State.STALE)
     talk.take(talk.member.poll(9_000))
     talk.take(talk.member.released(9_000))

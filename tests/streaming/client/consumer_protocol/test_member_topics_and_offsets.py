@@ -59,7 +59,7 @@ def test_the_matches_of_a_pattern_are_told_when_they_change(talk: Talk) -> None:
 def test_the_coordinator_is_answered_what_it_asks_for(talk: Talk) -> None:
     """10.2: a classic group is converted once the topics of its members are known."""
     talk.joins().refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ask=Ask(topics=("u",)))
-    assert talk.member.asked == {"u"}
+    assert talk.member.requested_topics == {"u"}
     talk.follows(Wanted(("t",), facts={**FACTS, "u": TopicFact("u", U, 1)})).at(200)
     assert [fact.topic for fact in talk.beat().topics] == ["t", "u"]
     assert news(talk) == []

@@ -34,7 +34,7 @@ def start(s: BothSimulation, *names: str) -> list[ConsumerWorker]:
 def epoch(s: BothSimulation) -> int:
     group = s.consumer_group
     assert group is not None
-    return group.vitals.group_epoch
+    return group.hot_state.group_epoch
 
 
 def test_a_second_member_gets_its_part_within_five_batches(s: BothSimulation) -> None:

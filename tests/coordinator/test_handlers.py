@@ -12,14 +12,14 @@ from coordinator.base.context import Context
 from coordinator.base.errors import ErrorCode
 from coordinator.base.states import Phase
 from coordinator.classic import join
-from coordinator.common.handler import Kind, Subject
+from coordinator.common.handler import RequestSpec, Subject
 from coordinator.messages.fields import BaseRequest
 from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.outputs import Output
 from coordinator.messages.requests import Received, Request
 from coordinator.messages.responses import Answer, AnyAnswer, AssignmentNotice, ErrorAnswer, RebalanceNotice, Reply
-from coordinator.shard.consumer_handlers import CONSUMER_KINDS
-from coordinator.shard.handlers import KINDS
+from coordinator.shard.consumer_handlers import CONSUMER_HANDLERS
+from coordinator.shard.handlers import HANDLERS
 from coordinator.shard.shard import Shard
 from coordinator.state.classic_group import Group
 from coordinator.state.consumer_group import ConsumerGroup
@@ -35,24 +35,24 @@ OF_NO_REQUEST = {AssignmentNotice, ErrorAnswer, RebalanceNotice}
 
 
 def test_every_request_has_a_row_and_every_row_a_request() -> None:
-    assert {*get_args(Request)} == KINDS.keys()
+    assert {*get_args(Request)} == HANDLERS.keys()
 
 
 def test_every_answer_belongs_to_one_row() -> None:
-    answers = Counter(kind.answer for kind in KINDS.values())
+    answers = Counter(kind.answer for kind in HANDLERS.values())
     assert answers == Counter({*get_args(AnyAnswer)} - OF_NO_REQUEST)
 
 
-@pytest.mark.parametrize("request_type", KINDS)
+@pytest.mark.parametrize("request_type", HANDLERS)
 def test_an_answer_has_the_tag_of_its_request(request_type: type[BaseRequest]) -> None:
-    answer = KINDS[request_type].answer
+    answer = HANDLERS[request_type].answer
     assert request_type.__struct_config__.tag == answer.__struct_config__.tag
 
 
-@pytest.mark.parametrize("request_type", KINDS)
+@pytest.mark.parametrize("request_type", HANDLERS)
 def test_a_handler_accepts_the_arguments_of_its_row(request_type: type[BaseRequest]) -> None:
     """A handler gets a group that does not exist only if its row has no error for that."""
-    kind = KINDS[request_type]
+    kind = HANDLERS[request_type]
     subject, request, context, _ = get_type_hints(kind.handler).values()
     assert (request, context) == (request_type, Context)
     if kind.subject is Subject.GROUP:
@@ -60,30 +60,30 @@ def test_a_handler_accepts_the_arguments_of_its_row(request_type: type[BaseReque
         assert subject in (may_be_none if kind.absent is None else (Group, AnyGroup))
 
 
-@pytest.mark.parametrize("request_type", CONSUMER_KINDS)
+@pytest.mark.parametrize("request_type", CONSUMER_HANDLERS)
 def test_a_handler_of_the_consumer_protocol_accepts_the_arguments_of_its_row(request_type: type[BaseRequest]) -> None:
-    subject, request, context, _ = get_type_hints(CONSUMER_KINDS[request_type].handler).values()
+    subject, request, context, _ = get_type_hints(CONSUMER_HANDLERS[request_type].handler).values()
     assert (request, context) == (request_type, Context)
     assert subject in (ConsumerGroup, AnyGroup, AnyGroup | None, Group | ConsumerGroup | None)
 
 
 def test_every_request_to_one_group_has_a_row_for_the_consumer_protocol() -> None:
-    assert CONSUMER_KINDS.keys() == {r for r, kind in KINDS.items() if kind.subject is Subject.GROUP}
+    assert CONSUMER_HANDLERS.keys() == {r for r, kind in HANDLERS.items() if kind.subject is Subject.GROUP}
 
 
-@pytest.mark.parametrize("request_type", CONSUMER_KINDS)
+@pytest.mark.parametrize("request_type", CONSUMER_HANDLERS)
 def test_both_rows_of_a_request_have_the_same_answer_and_rights(request_type: type[BaseRequest]) -> None:
-    classic, consumer = KINDS[request_type], CONSUMER_KINDS[request_type]
+    classic, consumer = HANDLERS[request_type], CONSUMER_HANDLERS[request_type]
     columns = "answer", "right", "topic_right", "visible", "needs_group_id", "on_its_own", "refusal_fields", "reason"
     for column in columns:
         assert getattr(classic, column) == getattr(consumer, column), column
 
 
-@pytest.mark.parametrize("request_type", KINDS)
+@pytest.mark.parametrize("request_type", HANDLERS)
 def test_checks_of_a_group_are_only_in_rows_with_an_error_for_an_absent_group(
     request_type: type[BaseRequest],
 ) -> None:
-    kind = KINDS[request_type]
+    kind = HANDLERS[request_type]
     assert kind.absent is not None or not kind.of_the_group
 
 
@@ -106,8 +106,8 @@ def count_members(group: Group, request: CountMembers, context: Context) -> Iter
 
 
 def test_a_new_kind_is_handled_by_its_row_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Kind(CountMembersAnswer, count_members, needs_group_id=True, absent=ErrorCode.GROUP_ID_NOT_FOUND)
-    monkeypatch.setitem(KINDS, CountMembers, row)
+    row = RequestSpec(CountMembersAnswer, count_members, needs_group_id=True, absent=ErrorCode.GROUP_ID_NOT_FOUND)
+    monkeypatch.setitem(HANDLERS, CountMembers, row)
     s = Scenario.stable("ana", "bo")
     answers = []
     for group_id in ("g", "another", ""):
@@ -148,7 +148,7 @@ def _stepped(s: Scenario, request: Heartbeat) -> tuple[list[Output], bytes]:
 def test_the_short_path_of_heartbeats_equals_their_row(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
     """For every heartbeat, the responses and the bytes of the group after it are equal."""
     s = _in_phase(phase)
-    generation_id, row, codes = s.group.generation_id, KINDS[Heartbeat], set()
+    generation_id, row, codes = s.group.generation_id, HANDLERS[Heartbeat], set()
     member_ids = (*(s.ids[name] for name in ("ana", "bo", "eve")), "nobody", "")
     generation_ids = (generation_id - 1, generation_id, generation_id + 1, -1)
     for member_id, instance_id, sent_id in product(member_ids, (None, "i", "j", ""), generation_ids):
@@ -157,11 +157,11 @@ def test_the_short_path_of_heartbeats_equals_their_row(phase: Phase, monkeypatch
             member_id=member_id, group_instance_id=instance_id, generation_id=sent_id,
         )  # fmt: skip
         with monkeypatch.context() as patch:
-            patch.delitem(KINDS, Heartbeat)
+            patch.delitem(HANDLERS, Heartbeat)
             short = _stepped(s, heartbeat)
         with monkeypatch.context() as patch:
-            patch.setitem(KINDS, PlainHeartbeat, row)
-            patch.delattr(join, "heartbeat_of_vitals")
+            patch.setitem(HANDLERS, PlainHeartbeat, row)
+            patch.delattr(join, "answer_heartbeat")
             by_row = _stepped(s, PlainHeartbeat(**asdict(heartbeat)))
         is_equal = short == by_row  # pytest needs minutes to write a difference of bytes
         assert is_equal, heartbeat

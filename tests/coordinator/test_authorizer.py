@@ -44,7 +44,7 @@ from coordinator.messages.requests import (
     TxnOffsetCommit,
 )
 from coordinator.messages.responses import Reply
-from coordinator.shard.handlers import KINDS
+from coordinator.shard.handlers import HANDLERS
 from coordinator.shard.shard import Shard
 from coordinator.state import codec
 from tests.coordinator.scenario import SECRET, Scenario
@@ -111,7 +111,7 @@ class Log:
 
 
 def test_every_kind_of_request_needs_a_right_or_is_filtered():
-    without_right = {request for request, kind in KINDS.items() if kind.right is None}
+    without_right = {request for request, kind in HANDLERS.items() if kind.right is None}
     assert without_right == {ListGroups, CheckAccess, Heartbeats}, "each heartbeat of a record needs its own right"
 
 
@@ -155,7 +155,7 @@ def test_a_refused_request_changes_nothing_and_is_an_event(kind: str):
     shard = Shard(0, 1, SECRET, config, before)
     denied, reply = shard.step([Received(9, log.now_ms, request)], log.now_ms)
     assert isinstance(reply, Reply)
-    right = KINDS[type(request)].right
+    right = HANDLERS[type(request)].right
     assert right is not None
     operation, resource, _ = right
     tag = type(request).__struct_config__.tag

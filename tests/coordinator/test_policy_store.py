@@ -14,13 +14,13 @@ from coordinator.messages.events import AccessDenied
 from coordinator.messages.policy_events import PolicySet
 from coordinator.messages.requests import DescribePolicies, Received, SetPolicies, Unreadable
 from coordinator.messages.responses import DescribePoliciesAnswer, Reply
-from coordinator.policies.store import KeptPolicies
+from coordinator.policies.store import PolicyStore
 from coordinator.shard.shard import Shard
 from coordinator.state import codec
 from streaming.wire.records import decode_request
 from tests.coordinator.scenario import SECRET, Scenario
 from tests.coordinator.test_access import allow
-from tests.coordinator.test_guard import CONFIG, ROOT
+from tests.coordinator.test_authorizer import CONFIG, ROOT
 
 ENTRY = Policy(name="billing-", pattern=Pattern.PREFIXED, succession=Succession(vacant_ms=20_000))
 NOW_MS = 1_000_000
@@ -135,7 +135,7 @@ def test_policies_need_the_rights_of_an_administrator():
 
 def test_a_principal_with_describe_sees_the_policies():
     rule = allow("User:ana", "DESCRIBE", "kafka-cluster", of="CLUSTER")
-    state = codec.encode_shard(codec.Kept(access=codec.encode_access(codec.Access(1, (rule,)))))
+    state = codec.encode_shard(codec.ShardSnapshot(access=codec.encode_access(codec.Access(1, (rule,)))))
     request = DescribePolicies(request_id="1", reply_to="inbox", principal="User:ana", client_host="/a")
     (reply,) = Shard(0, 1, SECRET, CONFIG, state).step([Received(0, NOW_MS, request)], NOW_MS)
     assert isinstance(reply, Reply)
@@ -144,11 +144,11 @@ def test_a_principal_with_describe_sees_the_policies():
 
 def test_settings_have_the_entry_in_force():
     """policies.md 3.3: the settings with a policy are made once for each entry."""
-    policies = KeptPolicies(CONFIG, codec.encode_policies(Policies(1, (ENTRY, Policy(name="*")))))
+    policies = PolicyStore(CONFIG, codec.encode_policies(Policies(1, (ENTRY, Policy(name="*")))))
     assert policies.config_of("billing-eu").policy == ENTRY
     assert policies.config_of("billing-eu") is policies.config_of("billing-us")
     assert policies.config_of("other").policy == Policy(name="*")
-    assert KeptPolicies(CONFIG, b"").config_of("billing-eu") is CONFIG
+    assert PolicyStore(CONFIG, b"").config_of("billing-eu") is CONFIG
 
 
 def test_a_state_without_policies_has_no_byte_for_them():
