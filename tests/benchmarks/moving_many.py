@@ -127,7 +127,7 @@ class Crowd:
         heartbeat = member.heartbeat(self._coordinators.request_id())
         assert isinstance(heartbeat, Heartbeat), "a heartbeat is a Heartbeat request"
         self.unanswered += 1
-        self._coordinators.gathering.add(heartbeat, partial(self._heard, member.group_id, time.time()))
+        self._coordinators.batchers.add(heartbeat, partial(self._heard, member.group_id, time.time()))
 
     def _heard(self, group_id: str, sent_s: float, answer: AnyAnswer, _: int) -> None:
         self.unanswered -= 1

@@ -252,7 +252,7 @@ def test_members_leave_a_gateway_that_is_cut_off_from_their_broker(three: ThreeB
     health, first, second = free_port(), free_gateway_port(), free_gateway_port()
     with ExitStack() as stack:
         gateway = Gateway(parts.gateway_settings(three.through_proxies("GATEWAY"), first))
-        asking = stack.enter_context(gateway).asking.askings[parts.settings.topic_prefix]
+        asking = stack.enter_context(gateway).coordinators.clients[parts.settings.topic_prefix]
         gateway.serve_health_at(HOST, health)
         bootstrap = f"{HOST}:{first},{HOST}:{second}"
         broker, *others = sorted(IDS, key=lambda each: each != asking.leaders.replies[asking.mailbox_partition])

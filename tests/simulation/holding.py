@@ -11,7 +11,7 @@ from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.events import GroupConverted
 from coordinator.messages.outputs import Output
 from coordinator.messages.responses import AssignmentNotice, ConsumerGroupHeartbeatAnswer, Reply
-from streaming.gateway.members.consumer_heartbeats import ConsumerHeartbeats
+from streaming.gateway.members.consumer_heartbeats import ConsumerHeartbeatHolds
 from tests.coordinator.invariants.step import GONE, KnownRequests, Step, forgotten
 
 
@@ -20,7 +20,7 @@ class HeldAnswersStayTrue:
 
     def __init__(self) -> None:
         self.asked = KnownRequests()
-        self.gateways: defaultdict[str, ConsumerHeartbeats] = defaultdict(_gateway)
+        self.gateways: defaultdict[str, ConsumerHeartbeatHolds] = defaultdict(_gateway)
         """What the gateways know of the members of a group."""
 
         self.held: defaultdict[str, dict[str, int]] = defaultdict(dict)
@@ -53,7 +53,7 @@ class HeldAnswersStayTrue:
             has_no_news = answer.code == 0 and answer.assignment is None and answer.pending != "revoking"
             epoch = answer.member_epoch if has_no_news else None
             assert epoch == before, f"the gateway holds an answer with the epoch {before}, and would hear {answer}"
-        gateway._note(request, answer)
+        gateway._record(request, answer)
         is_held = gateway._is_without_news(request, answer)
         if is_held:
             held[member_id] = answer.member_epoch
@@ -65,5 +65,5 @@ def _is_of_gateway(request: ConsumerGroupHeartbeat) -> bool:
     return request.again and request.is_plain and is_bare and request.group_instance_id is None
 
 
-def _gateway() -> ConsumerHeartbeats:
-    return ConsumerHeartbeats(0, lambda *_: None, lambda *_: None)
+def _gateway() -> ConsumerHeartbeatHolds:
+    return ConsumerHeartbeatHolds(0, lambda *_: None, lambda *_: None)

@@ -71,7 +71,7 @@ def test_partitions_are_read_after_their_offsets_could_not_be_fetched(
         reading.assign(0)
         wait_until(lambda: reading.has_read(0))
         assert service.stop() == 0
-        asking = gateway.asking.askings[service.settings.topic_prefix]
+        asking = gateway.coordinators.clients[service.settings.topic_prefix]
         reading.assign(*range(PARTITIONS))
         wait_until(lambda: reading.has_read() and asking.waiting)
         gateway._loop.call_soon_threadsafe(asking.lose, range(asking.shards))

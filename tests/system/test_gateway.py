@@ -214,7 +214,7 @@ def test_next_request_ends_a_held_heartbeat(gateway: Gateway, group_id: str):
         member_id = become_member(wire, group_id)
         for _ in range(3):
             wire.send(heartbeat(group_id, member_id))
-            wait_until(lambda: gateway.asking.waiting == 0)
+            wait_until(lambda: gateway.coordinators.waiting == 0)
             wire.send(heartbeat(group_id, "nobody"))
             assert (wire.read().error_code, wire.read().error_code) == (0, 25)
 

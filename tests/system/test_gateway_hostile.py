@@ -192,13 +192,13 @@ def test_client_that_does_not_read_is_paused_and_then_disconnected(strain: Strai
 def answer_bytes(gateway: Gateway) -> list[int]:
     """Return a list to which the number of response bytes that a gateway holds is appended at each change."""
     held: list[int] = []
-    add = gateway.ledger.add
+    add = gateway.memory_budget.add
 
     def watched(holder: Holder, more_bytes: int) -> None:
-        held.append(gateway.ledger.held_bytes + more_bytes)
+        held.append(gateway.memory_budget.held_bytes + more_bytes)
         add(holder, more_bytes)
 
-    gateway.ledger.add = watched  # type: ignore[method-assign]
+    gateway.memory_budget.add = watched  # type: ignore[method-assign]
     return held
 
 
@@ -227,7 +227,7 @@ def test_unread_responses_are_bounded_and_delivered_later(strain: Strain, group_
         assert {slow.read().groups[0].error_code for _ in range(60)} == {0}
         assert is_served(slow)
     assert max(held) <= bound + (LARGE_IN_FLIGHT_MAX + 1) * size
-    wait_until(lambda: gateway.ledger.held_bytes == 0)
+    wait_until(lambda: gateway.memory_budget.held_bytes == 0)
     assert gateway.metrics.registry.get_sample_value("groupcoord_gateway_connections_overfull_total") == 0
 
 
@@ -250,7 +250,7 @@ def test_unread_responses_of_ten_clients_are_bounded_together(strain: Strain, gr
         wait_until(lambda: gateway.metrics.registry.get_sample_value(overfull) >= 3)
         assert is_served(bystander)
         assert max(held) <= together + 300_000
-        assert gateway.ledger.held_bytes <= together
+        assert gateway.memory_budget.held_bytes <= together
 
 
 def test_more_requests_than_may_be_in_flight_are_answered_in_order(gateway: Gateway):
@@ -293,7 +293,7 @@ def test_responses_cannot_be_forged_through_another_mailbox(gateway: Gateway, tr
         newcomer = bo.call(join(group_id)).member_id
         bo.send(join(group_id, newcomer))
         wait_until(lambda: ana.call(heartbeat(group_id, member_id)).error_code == 27)
-        for inbox in list(gateway.asking._home._inbox._mailboxes):
+        for inbox in list(gateway.coordinators._home._inbox._mailboxes):
             for number in range(100):
                 forged = Heartbeat(
                     request_id=str(number), reply_to=inbox, group_id=group_id, generation_id=1, member_id="nobody"
@@ -306,7 +306,7 @@ def test_responses_cannot_be_forged_through_another_mailbox(gateway: Gateway, tr
 
 
 def test_request_ids_are_not_predictable(gateway: Gateway):
-    ids = [gateway.asking.request_id() for _ in range(1_000)]
+    ids = [gateway.coordinators.request_id() for _ in range(1_000)]
     assert len(set(ids)) == len({each[:8] for each in ids}) == 1_000
     assert {len(each) for each in ids} == {32}, "128 bits"
 
@@ -320,4 +320,4 @@ def test_disconnected_client_leaves_nothing_in_the_gateway(strain: Strain, group
         wire.raw(head(JOIN, 1_000))
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     wait_until(lambda: "groupcoord_gateway_connections 0.0" in metrics(gateway))
-    assert gateway.asking.waiting == 0
+    assert gateway.coordinators.waiting == 0

@@ -254,7 +254,7 @@ class Tap:
 
     def _asked(self, watch: SaslWatch, frame: bytes) -> bytes:
         if watch.is_raw or int.from_bytes(frame[:2]) in (SaslHandshakeRequest.API_KEY, SaslAuthenticateRequest.API_KEY):
-            assert watch.asked(frame) is None
+            assert watch.handle_request(frame) is None
         return frame
 
     def _answered(self, watch: SaslWatch, frame: bytes) -> bytes:

@@ -15,8 +15,8 @@ from typing import Protocol
 from kafka.protocol.api_message import ApiMessage
 
 from streaming.gateway.connection.metrics import Metrics
-from streaming.gateway.connection.request_queue import Slot, Slots
-from streaming.gateway.connection.send_buffer import Outgoing
+from streaming.gateway.connection.request_queue import InFlightRequest, RequestQueue
+from streaming.gateway.connection.send_buffer import SendBuffer
 from streaming.gateway.protocol.frames import Piece
 from streaming.gateway.protocol.limits import LARGE_IN_FLIGHT_MAX, PIECE_BYTES
 from streaming.gateway.protocol.messages import encode
@@ -48,9 +48,9 @@ class Owner(Protocol):
     """The connection that a flow belongs to."""
 
     def stop_requests(self) -> None:
-        """Dispatch no more requests until `take_requests` is called."""
+        """Dispatch no more requests until `resume_requests` is called."""
 
-    def take_requests(self) -> None:
+    def resume_requests(self) -> None:
         """Dispatch the requests that have arrived."""
 
     def flushed(self) -> None:
@@ -90,7 +90,7 @@ class Flow:
 
     Args:
         transport: The connection to the client.
-        outgoing: Counts the bytes of held responses.
+        send_buffer: Counts the bytes of held responses.
         soon: Schedules a call of a function, as `loop.call_soon`.
         clock: Returns monotonic seconds.
 
@@ -104,14 +104,14 @@ class Flow:
         self,
         transport: Transport,
         owner: Owner,
-        outgoing: Outgoing,
+        send_buffer: SendBuffer,
         metrics: Metrics,
         soon: Callable[[Callable[[], None]], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._transport, self._owner, self.outgoing, self._metrics = transport, owner, outgoing, metrics
+        self._transport, self._owner, self.send_buffer, self._metrics = transport, owner, send_buffer, metrics
         self._soon, self._clock = soon, clock
-        self.slots = Slots(outgoing.hold)
+        self.queue = RequestQueue(send_buffer.hold)
         self.questions: set[str] = set()
         self.active_s = clock()
         self.stuck_since_s: float | None = None
@@ -146,39 +146,39 @@ class Flow:
         self._pauses.discard(why)
         if not self._pauses and not self._transport.is_closing():
             self._transport.resume_reading()
-            self._owner.take_requests()
+            self._owner.resume_requests()
 
     def bound(self) -> None:
         """Pause while too many requests, questions or bytes are in flight. One request may have many questions."""
-        self.outgoing.owe(max(len(self.slots), len(self.questions)))
-        is_too_much = self.outgoing.is_much or self.slots.large >= LARGE_IN_FLIGHT_MAX
+        self.send_buffer.owe(max(len(self.queue), len(self.questions)))
+        is_too_much = self.send_buffer.is_much or self.queue.large >= LARGE_IN_FLIGHT_MAX
         (self.pause if is_too_much else self.resume)(Pause.IN_FLIGHT)
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def respond(self, slot: Slot, response: ApiMessage) -> None:
+    def respond(self, in_flight: InFlightRequest, response: ApiMessage) -> None:
         """Send the response to a request when its turn comes."""
-        self.answer(slot, encode(response, slot.header))
+        self.answer(in_flight, encode(response, in_flight.header))
 
-    def answer(self, slot: Slot, answer: bytes) -> None:
+    def answer(self, in_flight: InFlightRequest, answer: bytes) -> None:
         """Send a response, with its length and header, when its turn comes."""
-        self.count(slot)
-        self.give(slot, answer)
+        self.count(in_flight)
+        self.give(in_flight, answer)
 
-    def count(self, slot: Slot) -> None:
+    def count(self, in_flight: InFlightRequest) -> None:
         """Count a request as answered."""
-        self._metrics.answered(slot.api.name, slot.since_s)
+        self._metrics.answered(in_flight.api.name, in_flight.since_s)
 
-    def give(self, slot: Slot, answer: bytes) -> None:
+    def give(self, in_flight: InFlightRequest, answer: bytes) -> None:
         """Send the response to a request that is counted already."""
-        self.slots.give(slot, answer)
+        self.queue.give(in_flight, answer)
         if not self._is_flush_due:
             self._is_flush_due = True
             self._soon(self.flush)
 
-    def answer_last(self, slot: Slot, answer: bytes) -> None:
+    def answer_last(self, in_flight: InFlightRequest, answer: bytes) -> None:
         """Send a response, and then close the connection."""
-        self.answer(slot, answer)
+        self.answer(in_flight, answer)
         self.flush()
         self._transport.close()
 
@@ -187,7 +187,7 @@ class Flow:
         self._is_flush_due = False
         if self._transport.is_closing():
             return
-        while self.stuck_since_s is None and (piece := self.slots.piece(PIECE_BYTES)):
+        while self.stuck_since_s is None and (piece := self.queue.piece(PIECE_BYTES)):
             self.touch()
             self._transport.write(piece)
         self.count_written()
@@ -199,16 +199,16 @@ class Flow:
         self._transport.write(piece)
         self.count_written()
 
-    def passed_on(self, slot: Slot) -> None:
+    def passed_on(self, in_flight: InFlightRequest) -> None:
         """Remove the first request, because `write` has sent its response."""
         self.touch()
-        self.count(slot)
-        self.slots.pass_first()
+        self.count(in_flight)
+        self.queue.pass_first()
         self.flush()
 
     def count_written(self) -> None:
         """Update the count of the bytes that the client has not read."""
-        self.outgoing.written(self._transport.get_write_buffer_size())
+        self.send_buffer.written(self._transport.get_write_buffer_size())
 
     def client_full(self) -> None:
         """Stop sending, because the client does not read its responses."""

@@ -51,7 +51,7 @@ class Metrics:
         self._request_of: dict[str, Counter] = {}
         self._seconds_of: dict[str, Histogram] = {}
 
-    def asked(self, api: str) -> None:
+    def record_request(self, api: str) -> None:
         """Count a request."""
         if (counter := self._request_of.get(api)) is None:
             counter = self._request_of[api] = self._requests.labels(api)

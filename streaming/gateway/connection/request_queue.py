@@ -11,13 +11,13 @@ from streaming.gateway.protocol.messages import Header
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class InFlightRequest:
     """One request's place in the queue.
 
     Args:
         answer: The complete response, with its length; None until it has arrived. It remains None if a broker's
             response is passed on piece by piece.
-        take_whole: Called with the request and a broker's complete response, without its length; None if the response
+        handle_whole: Called with the request and a broker's complete response, without its length; None if the response
             is passed on piece by piece.
         reads: Called with the beginning of a broker's response that is passed on; returns whether it was sufficient.
         alters: Called with a broker's response that is rewritten, before it is sent.
@@ -27,14 +27,14 @@ class Slot:
     api: Api
     header: Header
     answer: bytes | None = None
-    take_whole: Callable[["Slot", bytes], None] | None = None
+    handle_whole: Callable[["InFlightRequest", bytes], None] | None = None
     reads: Callable[[memoryview], bool] | None = None
     alters: Callable[[Any], None] | None = None
     since_s: float = field(default_factory=time.monotonic)
     waited_ms: float = 0.0
 
 
-class Slots:
+class RequestQueue:
     """The queue of requests.
 
     Args:
@@ -42,7 +42,7 @@ class Slots:
     """
 
     def __init__(self, hold: Callable[[int], None] = lambda _: None) -> None:
-        self._row: deque[Slot] = deque()
+        self._row: deque[InFlightRequest] = deque()
         self._hold, self._sent, self._large = hold, 0, 0
 
     def __len__(self) -> int:
@@ -53,28 +53,28 @@ class Slots:
         """The number of unanswered requests whose response may be far larger than the request."""
         return self._large
 
-    def add(self, slot: Slot) -> Slot:
-        self._row.append(slot)
-        self._large += slot.api.has_large_response
-        return slot
+    def add(self, in_flight: InFlightRequest) -> InFlightRequest:
+        self._row.append(in_flight)
+        self._large += in_flight.api.has_large_response
+        return in_flight
 
-    def withdraw(self, slot: Slot) -> None:
+    def withdraw(self, in_flight: InFlightRequest) -> None:
         """Remove the last request, which has no response."""
-        assert self._row[-1] is slot
+        assert self._row[-1] is in_flight
         self._row.pop()
-        self._large -= slot.api.has_large_response
+        self._large -= in_flight.api.has_large_response
 
-    def give(self, slot: Slot, answer: bytes) -> None:
+    def give(self, in_flight: InFlightRequest, answer: bytes) -> None:
         """Store a response until its turn."""
-        slot.answer = answer
-        self._large -= slot.api.has_large_response
+        in_flight.answer = answer
+        self._large -= in_flight.api.has_large_response
         self._hold(len(answer))
 
-    def is_first(self, slot: Slot) -> bool:
-        return bool(self._row) and self._row[0] is slot
+    def is_first(self, in_flight: InFlightRequest) -> bool:
+        return bool(self._row) and self._row[0] is in_flight
 
-    def is_only(self, slot: Slot) -> bool:
-        return len(self._row) == 1 and self._row[0] is slot
+    def is_only(self, in_flight: InFlightRequest) -> bool:
+        return len(self._row) == 1 and self._row[0] is in_flight
 
     def pass_first(self) -> None:
         """Remove the first request, whose response was passed on piece by piece."""

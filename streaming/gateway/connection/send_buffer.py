@@ -23,27 +23,27 @@ class Holder(Protocol):
     """A connection."""
 
     @property
-    def outgoing(self) -> "Outgoing":
+    def send_buffer(self) -> "SendBuffer":
         """The bytes that the connection holds."""
 
     def refuse(self, why: str) -> None:
         """Close the connection."""
 
 
-class Ledger:
+class MemoryBudget:
     """The bytes that all connections hold, and their requests in flight.
 
     Args:
         holders: All connections.
-        drop: Called for each connection before it is closed.
+        shrink: Called for each connection before it is closed.
 
     Attributes:
         in_flight: The requests of all connections without a response.
     """
 
-    def __init__(self, holders: Collection[Holder], drop: Callable[[], object]) -> None:
+    def __init__(self, holders: Collection[Holder], shrink: Callable[[], object]) -> None:
         self.held_bytes = self.in_flight = 0
-        self._holders, self._drop = holders, drop
+        self._holders, self._drop = holders, shrink
 
     @property
     def in_flight_max(self) -> int:
@@ -55,48 +55,48 @@ class Ledger:
         self.held_bytes += more_bytes
         if more_bytes <= 0:
             return
-        if holder.outgoing.held_bytes > ANSWER_BYTES_MAX:
-            self._hang_up(holder, f"it does not read {holder.outgoing.held_bytes} bytes of responses")
+        if holder.send_buffer.held_bytes > ANSWER_BYTES_MAX:
+            self._hang_up(holder, f"it does not read {holder.send_buffer.held_bytes} bytes of responses")
         while self.held_bytes > ANSWERS_BYTES_MAX:  # each turn closes one
-            most = max(self._holders, key=lambda each: each.outgoing.held_bytes)
-            self._hang_up(most, f"it holds most of the unread responses, {most.outgoing.held_bytes} bytes")
+            most = max(self._holders, key=lambda each: each.send_buffer.held_bytes)
+            self._hang_up(most, f"it holds most of the unread responses, {most.send_buffer.held_bytes} bytes")
 
     def _hang_up(self, holder: Holder, why: str) -> None:
         self._drop()
         holder.refuse(why)
-        holder.outgoing.close()
+        holder.send_buffer.close()
 
 
-class Outgoing:
+class SendBuffer:
     """The bytes that one connection holds, and its requests in flight.
 
     Args:
         holder: The connection.
-        ledger: The ledger of all connections.
+        memory_budget: The ledger of all connections.
     """
 
-    def __init__(self, holder: Holder, ledger: Ledger) -> None:
+    def __init__(self, holder: Holder, memory_budget: MemoryBudget) -> None:
         self.held_bytes = self._in_flight = 0
-        self._holder, self._ledger = holder, ledger
+        self._holder, self._memory_budget = holder, memory_budget
         self._written = 0
         self._is_closed = False
 
     @property
     def is_much(self) -> bool:
         """Whether the connection owes so much that no more of its requests are read."""
-        return self.held_bytes >= ANSWER_BYTES_PAUSE or self._in_flight >= self._ledger.in_flight_max
+        return self.held_bytes >= ANSWER_BYTES_PAUSE or self._in_flight >= self._memory_budget.in_flight_max
 
     def owe(self, in_flight: int) -> None:
         """Update the number of requests without a response."""
         if not self._is_closed:
-            self._ledger.in_flight += in_flight - self._in_flight
+            self._memory_budget.in_flight += in_flight - self._in_flight
             self._in_flight = in_flight
 
     def hold(self, more_bytes: int) -> None:
         """Add held bytes; below 0 for released ones."""
         if more_bytes and not self._is_closed:
             self.held_bytes += more_bytes
-            self._ledger.add(self._holder, more_bytes)
+            self._memory_budget.add(self._holder, more_bytes)
 
     def written(self, waiting_bytes: int) -> None:
         """Update the number of written bytes that the system has not accepted yet."""

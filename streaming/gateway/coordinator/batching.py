@@ -24,7 +24,7 @@ from coordinator.base.limits import HEARTBEATS_MAX
 from coordinator.messages.heartbeats import AnyHeartbeat, Heartbeat, Heartbeats
 from coordinator.messages.requests import Request
 from coordinator.messages.responses import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer
-from streaming.gateway.coordinator.outstanding import Unanswered, key_of
+from streaming.gateway.coordinator.outstanding import OutstandingHeartbeats, key_of
 from streaming.gateway.protocol.limits import IN_FLIGHT_ALL_MAX
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.wire.inbox import OnAnswer
@@ -76,17 +76,17 @@ def _ignore(answer: AnyAnswer, size: int) -> None:
 
 
 class Sender(Protocol):
-    """The part of `Asking` that sends records."""
+    """The part of `CoordinatorClient` that sends records."""
 
-    def send(self, request: Request, told: OnAnswer, shard: int | None = None) -> int:
-        """Append a request to the log, and return the bytes of its record. Call `told` with the answer."""
+    def send(self, request: Request, callback: OnAnswer, shard: int | None = None) -> int:
+        """Append a request to the log, and return the bytes of its record. Call `callback` with the answer."""
 
 
 SendSingle = Callable[[AnyHeartbeat, OnAnswer], object]
 """Sends a heartbeat in a record of its own, and calls the function with the answer."""
 
 
-class Gathering:
+class HeartbeatBatcher:
     """The heartbeats that wait for the next tick, and those that were sent together.
 
     Args:
@@ -106,7 +106,7 @@ class Gathering:
         shards: int,
         fields: Callable[[], dict[str, Any]],
         tick_ms: int,
-        awaited: Unanswered,
+        awaited: OutstandingHeartbeats,
         later: Callable[[float, Callable[[], None]], object],
         send_single: SendSingle,
         clock: Callable[[], int] = unix_ms,
@@ -119,20 +119,20 @@ class Gathering:
         self._due_ms: dict[int, int] = {}
         self._prompt: dict[int, list[AnyHeartbeat]] = {}
         self._together = 0
-        self._told: dict[str, OnAnswer] = {}
+        self._callbacks: dict[str, OnAnswer] = {}
         self._is_tick_due = False
 
     @property
-    def unanswered(self) -> int:
+    def outstanding(self) -> int:
         """The number of heartbeats without an answer."""
-        return len(self._told)
+        return len(self._callbacks)
 
     def until_tick_ms(self, ticks: int = 1) -> int:
         """Return the time until the next tick whose number is a multiple of `ticks`."""
         return until_tick_ms(self.tick_ms, self._clock(), ticks)
 
-    def add(self, heartbeat: AnyHeartbeat, told: OnAnswer, ticks: int = 1) -> None:
-        """Send a heartbeat at a tick, and call `told` with its answer. A full record is sent at once.
+    def add(self, heartbeat: AnyHeartbeat, callback: OnAnswer, ticks: int = 1) -> None:
+        """Send a heartbeat at a tick, and call `callback` with its answer. A full record is sent at once.
 
         The answer to a heartbeat that is not sent singly has only a code, also for the consumer protocol.
 
@@ -143,7 +143,7 @@ class Gathering:
         shard = shard_of(heartbeat.group_id, self._shards)
         waiting = self._waiting.setdefault(shard, {})
         waiting[heartbeat.request_id] = heartbeat
-        self._told[heartbeat.request_id] = told
+        self._callbacks[heartbeat.request_id] = callback
         if not isinstance(heartbeat, Heartbeat):
             self._awaited.sent(key_of(heartbeat), heartbeat.request_id)
         due_ms = self._passed() + self.until_tick_ms(ticks)
@@ -153,10 +153,10 @@ class Gathering:
         elif not self._is_tick_due:
             self._await_tick()
 
-    def add_prompt(self, heartbeat: Heartbeat, told: OnAnswer) -> None:
-        """Send a heartbeat in the event loop's next turn, and call `told` with its answer."""
+    def add_prompt(self, heartbeat: Heartbeat, callback: OnAnswer) -> None:
+        """Send a heartbeat in the event loop's next turn, and call `callback` with its answer."""
         is_first = not self._prompt
-        self._told[heartbeat.request_id] = told
+        self._callbacks[heartbeat.request_id] = callback
         shard = shard_of(heartbeat.group_id, self._shards)
         prompt = self._prompt.setdefault(shard, [])
         prompt.append(heartbeat)
@@ -180,7 +180,7 @@ class Gathering:
     def forget(self, request_ids: Iterable[str]) -> None:
         """Deliver no answers to these heartbeats. Those that wait are sent all the same: their members are alive."""
         for request_id in request_ids:
-            self._told.pop(request_id, None)
+            self._callbacks.pop(request_id, None)
 
     def _await_tick(self) -> None:
         self._is_tick_due = True
@@ -207,7 +207,7 @@ class Gathering:
             self._sender.send(Heartbeats.of(heartbeats, **self._fields()), partial(self._answered, heartbeats), shard)
 
     def _send_single(self, heartbeat: AnyHeartbeat) -> None:
-        self._single(heartbeat, self._told.pop(heartbeat.request_id, _ignore))
+        self._single(heartbeat, self._callbacks.pop(heartbeat.request_id, _ignore))
 
     def _answered(self, heartbeats: Sequence[AnyHeartbeat], answer: AnyAnswer, _: int) -> None:
         self._together -= len(heartbeats)
@@ -227,5 +227,5 @@ class Gathering:
 
     def _tell(self, request_id: str, code: int) -> None:
         self._awaited.answered(request_id)
-        if (told := self._told.pop(request_id, None)) is not None:
-            told(HeartbeatAnswer(request_id=request_id, error=name_of(code), code=code), 0)
+        if (callback := self._callbacks.pop(request_id, None)) is not None:
+            callback(HeartbeatAnswer(request_id=request_id, error=name_of(code), code=code), 0)

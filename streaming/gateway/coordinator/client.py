@@ -30,8 +30,8 @@ from coordinator.messages.responses import AnyAnswer, ErrorAnswer, RebalanceNoti
 from streaming.config.settings import Settings
 from streaming.config.timeouts import ATTEMPT_WAIT_S, LEADERS_WAIT_S, RETRY_WAIT_S
 from streaming.errors import NoCoordinator
-from streaming.gateway.coordinator.batching import Gathering, SendSingle
-from streaming.gateway.coordinator.outstanding import LOST_AFTER_S, Unanswered, key_of
+from streaming.gateway.coordinator.batching import HeartbeatBatcher, SendSingle
+from streaming.gateway.coordinator.outstanding import LOST_AFTER_S, OutstandingHeartbeats, key_of
 from streaming.gateway.coordinator.reach import Leaders
 from streaming.kafka.brokers import unreachable
 from streaming.kafka.clients import (
@@ -47,7 +47,7 @@ from streaming.wire.signing import Signer
 log = logging.getLogger(__name__)
 
 READ_WAIT_S = 0.1
-ANSWERS_AT_ONCE = 1_000
+RESPONSES_AT_ONCE = 1_000
 REPLACE_WAIT_S = 1.0
 """The pause after a producer was replaced. The next one may fail for the same reason."""
 
@@ -94,7 +94,7 @@ would then get an answer to a request of another sender."""
 TOKENS_AT_ONCE = 256
 
 
-class Asking:
+class CoordinatorClient:
     """A sender of requests to the coordinator, shared by any number of connections.
 
     The event loop calls all methods except `list_topics` and `close`.
@@ -108,7 +108,7 @@ class Asking:
     Args:
         settings: The settings of the coordinator.
         loop: The event loop that gets the answers.
-        unanswered: The heartbeats of members of the consumer protocol that have no answer, of all coordinators.
+        outstanding: The heartbeats of members of the consumer protocol that have no answer, of all coordinators.
         send_single: Sends a heartbeat that cannot be answered in a record of many.
 
     Raises:
@@ -117,9 +117,13 @@ class Asking:
     """
 
     def __init__(
-        self, settings: Settings, loop: asyncio.AbstractEventLoop, unanswered: Unanswered, send_single: SendSingle
+        self,
+        settings: Settings,
+        loop: asyncio.AbstractEventLoop,
+        outstanding: OutstandingHeartbeats,
+        send_single: SendSingle,
     ) -> None:
-        self._settings, self._loop, self._unanswered = settings, loop, unanswered
+        self._settings, self._loop, self._outstanding = settings, loop, outstanding
         self._topics = settings.requests_topic, settings.replies_topic
         self._signer = Signer(settings.signing())  # each request contains its own principal
         self._name = secrets.token_hex(TOKEN_BYTES)
@@ -138,12 +142,12 @@ class Asking:
         self.mailbox_partition = shard_of(self._name, self._replies)
         self._consumer = self._stand_at_the_end()
         self._gathered_mailbox = self.open_inbox()
-        self.gathering = Gathering(
+        self.batcher = HeartbeatBatcher(
             self,
             self.shards,
             self._fields_of_gathered,
             settings.gateway_heartbeat_tick_ms,
-            self._unanswered,
+            self._outstanding,
             loop.call_later,
             send_single,
         )
@@ -211,20 +215,20 @@ class Asking:
         """Return a new request id. Nobody can guess it, not even from all other request ids."""
         return next(self._request_ids)
 
-    def send(self, request: Request, told: OnAnswer, shard: int | None = None) -> int:
-        """Append a request to the log, and return the bytes of its record. Call `told` with the answer on the event
+    def send(self, request: Request, callback: OnAnswer, shard: int | None = None) -> int:
+        """Append a request to the log, and return the bytes of its record. Call `callback` with the answer on the event
         loop, if an answer comes.
 
-        If the brokers do not accept the request, `told` gets an error: INVALID_REQUEST for a request that is too large,
-        otherwise COORDINATOR_NOT_AVAILABLE. The size of this error is 0 bytes.
+        If the brokers do not accept the request, `callback` gets an error: INVALID_REQUEST for a request that is too
+        large, otherwise COORDINATOR_NOT_AVAILABLE. The size of this error is 0 bytes.
         """
-        asked = request.reply_to, request.request_id
-        home = request.group_id if shard is None else shard
-        self._inbox.expect(*asked, told, home)
+        key = request.reply_to, request.request_id
+        shard_number = request.group_id if shard is None else shard
+        self._inbox.expect(*key, callback, shard_number)
         if type(request) is ConsumerGroupHeartbeat and request.member_epoch > 0 and not request.again:
-            self._unanswered.sent(key_of(request), request.request_id)
-        if self.lost_shards and self._is_lost(home):
-            self._loop.call_soon(self._refuse, asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._outstanding.sent(key_of(request), request.request_id)
+        if self.lost_shards and self._is_lost(shard_number):
+            self._loop.call_soon(self._refuse, key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return 0
         value = self._signer.value_of(request, time.time_ns() // 1_000_000)
         try:
@@ -233,12 +237,12 @@ class Asking:
                 value,
                 request.group_id.encode(),
                 NO_PARTITION if shard is None else shard,
-                on_delivery=lambda error, _: self._from_thread(self._give_up, asked, error),
+                on_delivery=lambda error, _: self._from_thread(self._give_up, key, error),
             )
         except BufferError:
-            self._loop.call_soon(self._give_up, asked, KafkaError(KafkaError._QUEUE_FULL))
+            self._loop.call_soon(self._give_up, key, KafkaError(KafkaError._QUEUE_FULL))
         except KafkaException as error:
-            self._loop.call_soon(self._give_up, asked, error.args[0])
+            self._loop.call_soon(self._give_up, key, error.args[0])
         return len(value)
 
     def forget(self, mailbox: str, request_ids: Iterable[str]) -> None:
@@ -251,19 +255,19 @@ class Asking:
     @property
     def waiting(self) -> int:
         """The number of requests without an answer, those that wait for the next tick included."""
-        return self._inbox.waiting + self.gathering.unanswered
+        return self._inbox.waiting + self.batcher.outstanding
 
-    def _give_up(self, asked: tuple[str, str], error: Any) -> None:
+    def _give_up(self, key: tuple[str, str], error: Any) -> None:
         too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE
-        if self._refuse(asked, ErrorCode.INVALID_REQUEST if too_large else ErrorCode.COORDINATOR_NOT_AVAILABLE):
+        if self._refuse(key, ErrorCode.INVALID_REQUEST if too_large else ErrorCode.COORDINATOR_NOT_AVAILABLE):
             log.warning("the brokers did not accept a request: %s", error.str())
 
-    def _refuse(self, asked: tuple[str, str], code: ErrorCode) -> bool:
+    def _refuse(self, key: tuple[str, str], code: ErrorCode) -> bool:
         """Answer a request with an error. Return whether its answer was expected."""
-        self._unanswered.answered(asked[1])
-        if (told := self._inbox.withdraw(*asked)) is None:
+        self._outstanding.answered(key[1])
+        if (callback := self._inbox.withdraw(*key)) is None:
             return False
-        told(ErrorAnswer(request_id=asked[1], error=code.name, code=code.number), 0)
+        callback(ErrorAnswer(request_id=key[1], error=code.name, code=code.number), 0)
         return True
 
     # -- brokers that cannot be reached; see `reach` ----------------------------------------------------------------
@@ -290,9 +294,9 @@ class Asking:
         if self.lost_shards - before:
             log.warning("nothing can be written to %s shards of %s", len(self.lost_shards), self._topics[0])
             self._producer.purge(in_queue=True, in_flight=False, blocking=False)
-            for asked, home in self._inbox.expected():
+            for key, home in self._inbox.expected():
                 if self._is_lost(home):
-                    self._refuse(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                    self._refuse(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _is_lost(self, home: str | int) -> bool:
         """Return whether nothing can be written to the shard of a group, or to a shard."""
@@ -312,8 +316,8 @@ class Asking:
             log.warning("the mailbox moves from partition %s to %s", self.mailbox_partition, partition)
             self.mailbox_partition = partition
             self._gathered_mailbox = self.open_inbox()
-            for asked, _ in self._inbox.expected():
-                self._refuse(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            for key, _ in self._inbox.expected():
+                self._refuse(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return True
         return False
 
@@ -340,7 +344,7 @@ class Asking:
             if reader is not self._consumer:
                 threading.Thread(target=reader.close, name="gateway earlier replies", daemon=True).start()
                 reader = self._consumer
-            messages = poll_all(reader, READ_WAIT_S, ANSWERS_AT_ONCE)
+            messages = poll_all(reader, READ_WAIT_S, RESPONSES_AT_ONCE)
             answers = [answer for message in messages if (answer := _answer(message, prefix))]
             if answers:
                 self._from_thread(self._deliver, answers)
@@ -378,8 +382,8 @@ class Asking:
         heard, self._heard = self._heard, asyncio.Event()
         heard.set()
         for mailbox, answer, size in answers:
-            if self._unanswered:
-                self._unanswered.answered(answer.request_id)
+            if self._outstanding:
+                self._outstanding.answered(answer.request_id)
             self._inbox.deliver(mailbox, answer, size)
 
     def close(self) -> None:

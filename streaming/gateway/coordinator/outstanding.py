@@ -32,7 +32,7 @@ def key_of(request: ConsumerGroupHeartbeat) -> Key:
 
 
 @dataclass
-class _Asked:
+class _Outstanding:
     """A heartbeat that was sent.
 
     Args:
@@ -44,7 +44,7 @@ class _Asked:
     then: Callable[[], object] | None = None
 
 
-class Unanswered:
+class OutstandingHeartbeats:
     """The last heartbeat of each member that has no answer.
 
     Args:
@@ -53,7 +53,7 @@ class Unanswered:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._by_member: dict[Key, _Asked] = {}
+        self._by_member: dict[Key, _Outstanding] = {}
         self._members: dict[str, Key] = {}
 
     def __len__(self) -> int:
@@ -65,18 +65,18 @@ class Unanswered:
         if last is not None and last.request_id == request_id:
             last.since_s = self._clock()
             return
-        self._drop(key)
-        self._by_member[key] = _Asked(request_id, self._clock())
+        self._remove(key)
+        self._by_member[key] = _Outstanding(request_id, self._clock())
         self._members[request_id] = key
         if len(self._by_member) > MEMBERS_MAX:
-            self._drop(next(iter(self._by_member)))
+            self._remove(next(iter(self._by_member)))
 
     def answered(self, request_id: str | None) -> None:
         """Remove a heartbeat, and send the one that waits: its answer has come, or the brokers did not accept it."""
         if request_id is None or (key := self._members.get(request_id)) is None:
             return
         then = self._by_member[key].then
-        self._drop(key)
+        self._remove(key)
         if then is not None:
             then()
 
@@ -91,6 +91,6 @@ class Unanswered:
         last.then = then
         return True
 
-    def _drop(self, key: Key) -> None:
+    def _remove(self, key: Key) -> None:
         if (last := self._by_member.pop(key, None)) is not None:
             del self._members[last.request_id]

@@ -44,7 +44,7 @@ class Leaders(NamedTuple):
 
 
 class Mail(Protocol):
-    """The part of `Asking` that this module uses."""
+    """The part of `CoordinatorClient` that this module uses."""
 
     leaders: Leaders
     mailbox_partition: int
@@ -93,16 +93,16 @@ class Reaching:
         """Return the reasons why other gateways can serve clients better. Any thread may call this."""
         return self._reasons
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Check the brokers, for ever."""
         while True:
             try:
-                await self.look()
+                await self.check_brokers()
             except Exception:
                 log.exception("the brokers could not be checked; the next try is in %s s", LOOK_S)
             await asyncio.sleep(LOOK_S)
 
-    async def look(self) -> None:
+    async def check_brokers(self) -> None:
         """Check each broker that leads a partition, and act on the changes."""
         if self._avoided or self._clock() - self._learned_s > LEADERS_AGE_S:
             await asyncio.gather(*(asyncio.to_thread(mail.learn_leaders) for mail in self._mails().values()))

@@ -11,7 +11,7 @@ TOO_MUCH = ErrorCode.COORDINATOR_NOT_AVAILABLE
 """The error that replaces an answer that is too large. Clients repeat the request for its group."""
 
 
-class Answers:
+class ReplyCollector:
     """A collector that gets answers in any order, and passes them on in the order of their requests.
 
     Args:
@@ -30,7 +30,7 @@ class Answers:
         if not count:
             done([])
 
-    def take(self, index: int, answer: AnyAnswer, size: int) -> None:
+    def handle(self, index: int, answer: AnyAnswer, size: int) -> None:
         """Store the answer to one request. Each request has one answer.
 
         Args:

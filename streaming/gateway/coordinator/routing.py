@@ -31,9 +31,9 @@ from coordinator.messages.responses import AnyAnswer, ErrorAnswer, JoinGroupAnsw
 from streaming.config.peers import PEERS_MAX
 from streaming.config.settings import Settings
 from streaming.errors import UserError
-from streaming.gateway.coordinator.batching import Gathering
-from streaming.gateway.coordinator.client import Asking
-from streaming.gateway.coordinator.outstanding import Unanswered
+from streaming.gateway.coordinator.batching import HeartbeatBatcher
+from streaming.gateway.coordinator.client import CoordinatorClient
+from streaming.gateway.coordinator.outstanding import OutstandingHeartbeats
 from streaming.wire.inbox import OnAnswer
 from streaming.wire.records import encode_request
 from streaming.wire.whereabouts import Next, Whereabouts
@@ -56,7 +56,7 @@ KEPT_BYTES_MAX = 64 * 2**20
 moved, its client gets the error, and sends it again."""
 
 
-class Home(NamedTuple):
+class ShardAddress(NamedTuple):
     """The coordinator and the shard of a group."""
 
     prefix: str
@@ -80,7 +80,7 @@ class _Sent:
     group_id: str
     request_id: str
     request: Request | None
-    told: OnAnswer
+    callback: OnAnswer
     at: str | None = None
     kept_bytes: int = 0
     tries: int = 0
@@ -107,13 +107,13 @@ class Coordinators:
     """The senders of requests to all coordinators. The event loop calls all methods except `list_topics` and `close`.
 
     Attributes:
-        unanswered: The heartbeats of members of the consumer protocol that have no answer.
+        outstanding: The heartbeats of members of the consumer protocol that have no answer.
         batchers: The heartbeats that are sent together.
 
     Args:
         settings: The settings of the gateway's own coordinator.
         loop: The event loop that gets the answers.
-        open_asking: Opens a sender; see `Asking`.
+        open_client: Opens a sender; see `CoordinatorClient`.
 
     Raises:
         BrokerUnreachable: No broker answers.
@@ -121,30 +121,33 @@ class Coordinators:
     """
 
     def __init__(
-        self, settings: Settings, loop: asyncio.AbstractEventLoop, open_asking: Callable[..., Asking] = Asking
+        self,
+        settings: Settings,
+        loop: asyncio.AbstractEventLoop,
+        open_client: Callable[..., CoordinatorClient] = CoordinatorClient,
     ) -> None:
-        self._settings, self._loop, self._open_asking = settings, loop, open_asking
-        self._whereabouts = Whereabouts(settings.topic_prefix, settings.peers)
-        self.unanswered = Unanswered()
+        self._settings, self._loop, self._open_client = settings, loop, open_client
+        self._cache = Whereabouts(settings.topic_prefix, settings.peers)
+        self.outstanding = OutstandingHeartbeats()
         self._home = self._opened(settings.topic_prefix)
-        self._askings = {settings.topic_prefix: self._home}
+        self._clients = {settings.topic_prefix: self._home}
         self._opening: dict[str, list[_Sent]] = {}
         self._sent: dict[str, _Sent] = {}
         self._kept_bytes = 0
         self._numbers = itertools.count()
         self._commits: dict[tuple[str, str], _Commits] = {}
         self._mailboxes: dict[str, _Mailbox] = {}
-        self.gathering = Gatherings(self._whereabouts, self._askings)
+        self.batchers = HeartbeatBatchers(self._cache, self._clients)
 
-    def _opened(self, prefix: str) -> Asking:
+    def _opened(self, prefix: str) -> CoordinatorClient:
         settings = self._settings.model_copy(update={"topic_prefix": prefix})
-        return self._open_asking(settings, self._loop, self.unanswered, self.send)
+        return self._open_client(settings, self._loop, self.outstanding, self.send)
 
     @property
-    def homes(self) -> list[Home]:
+    def shard_addresses(self) -> list[ShardAddress]:
         """All shards of the gateway's own coordinator, then those of each other one that groups have reached."""
-        prefixes = [self._whereabouts.home, *sorted(self._whereabouts.reached())]
-        return [Home(prefix, shard) for prefix in prefixes for shard in range(self._askings[prefix].shards)]
+        prefixes = [self._cache.home, *sorted(self._cache.reached())]
+        return [ShardAddress(prefix, shard) for prefix in prefixes for shard in range(self._clients[prefix].shards)]
 
     def list_topics(self, timeout: float) -> Any:
         """Request all brokers and topics, and wait for the response, as confluent-kafka's `Producer.list_topics`."""
@@ -159,39 +162,39 @@ class Coordinators:
             tell: Called with each notice that comes to the mailbox, from any coordinator.
         """
         mailbox = self._home.open_inbox(tell)
-        self._mailboxes[mailbox] = _Mailbox(tell, {self._whereabouts.home: mailbox})
+        self._mailboxes[mailbox] = _Mailbox(tell, {self._cache.home: mailbox})
         return mailbox
 
     def close_inbox(self, mailbox: str) -> None:
         """Unregister the callback for notices that come to a mailbox."""
         for prefix, name in self._names_of(mailbox):
-            self._askings[prefix].close_inbox(name)
+            self._clients[prefix].close_inbox(name)
         self._mailboxes.pop(mailbox, None)
 
     def _names_of(self, mailbox: str) -> list[tuple[str, str]]:
         opened = self._mailboxes.get(mailbox)
-        return list(opened.names.items()) if opened is not None else [(self._whereabouts.home, mailbox)]
+        return list(opened.names.items()) if opened is not None else [(self._cache.home, mailbox)]
 
     def request_id(self) -> str:
         """Return a new request id. Nobody can guess it, not even from all other request ids."""
         return self._home.request_id()
 
-    def home_of(self, group_id: str) -> Home:
+    def shard_address_of(self, group_id: str) -> ShardAddress:
         """Return the coordinator and the shard of a group, as far as they are known."""
-        prefix = self._whereabouts.of(group_id, 1)
-        if prefix not in self._askings:
-            prefix = self._whereabouts.home
-        return Home(prefix, shard_of(group_id, self._askings[prefix].shards))
+        prefix = self._cache.of(group_id, 1)
+        if prefix not in self._clients:
+            prefix = self._cache.home
+        return ShardAddress(prefix, shard_of(group_id, self._clients[prefix].shards))
 
     def may_have_moved(self, group_id: str) -> bool:
         """Return whether a group may have been at another coordinator a moment ago.
 
         A group that has come back from a peer is at home again, and a gateway may have heard of neither move.
         """
-        return bool(self._settings.peers) or self._whereabouts.knows(group_id)
+        return bool(self._settings.peers) or self._cache.knows(group_id)
 
-    def send(self, request: Request, told: OnAnswer, shard: int | None = None, at: str | None = None) -> None:
-        """Append a request to the log of its group's coordinator. Call `told` with the answer, if one comes.
+    def send(self, request: Request, callback: OnAnswer, shard: int | None = None, at: str | None = None) -> None:
+        """Append a request to the log of its group's coordinator. Call `callback` with the answer, if one comes.
 
         Args:
             shard: The shard that the request is for; without it the request goes to the shard of its group.
@@ -199,14 +202,14 @@ class Coordinators:
                 shard is by default for the gateway's own coordinator.
         """
         if shard is not None:
-            prefix = at or self._whereabouts.home
-            self._askings[prefix].send(self._addressed(request, prefix), told, shard)
+            prefix = at or self._cache.home
+            self._clients[prefix].send(self._addressed(request, prefix), callback, shard)
             return
-        sent = _Sent(next(self._numbers), request.group_id, request.request_id, request, told, at)
+        sent = _Sent(next(self._numbers), request.group_id, request.request_id, request, callback, at)
         self._sent[sent.request_id] = sent
         if isinstance(request, OffsetCommit) and self._must_wait(sent, request):
             return
-        self._go(sent, request)
+        self.client_(sent, request)
 
     def forget(self, mailbox: str, request_ids: Iterable[str]) -> None:
         """Stop the delivery of answers to these requests of a mailbox."""
@@ -215,29 +218,29 @@ class Coordinators:
             if (sent := self._sent.get(request_id)) is not None:
                 self._end(sent)
         for prefix, name in self._names_of(mailbox):
-            self._askings[prefix].forget(name, ids)
+            self._clients[prefix].forget(name, ids)
 
     @property
     def waiting(self) -> int:
         """The number of requests without an answer, those that wait for the next tick included."""
         between = sum(sent.timer is not None for sent in self._sent.values()) + sum(map(len, self._opening.values()))
-        return between + sum(asking.waiting for asking in self._askings.values())
+        return between + sum(client.waiting for client in self._clients.values())
 
     # -- the way of a request ------------------------------------------------------------------------------------------
 
-    def _go(self, sent: _Sent, request: Request) -> None:
-        prefix = sent.at or self._whereabouts.of(sent.group_id, sent.tries)
-        if (asking := self._askings.get(prefix)) is not None:
-            self._keep(sent, asking.send(self._addressed(request, prefix), partial(self._heard, sent, prefix)))
+    def client_(self, sent: _Sent, request: Request) -> None:
+        prefix = sent.at or self._cache.of(sent.group_id, sent.tries)
+        if (client := self._clients.get(prefix)) is not None:
+            self._store(sent, client.send(self._addressed(request, prefix), partial(self._heard, sent, prefix)))
             return
-        if not self._keep_or_refuse(sent, request):
+        if not self._store_or_refuse(sent, request):
             return
         waiting = self._opening.setdefault(prefix, [])
         waiting.append(sent)
         if len(waiting) == 1:
             self._loop.create_task(self._open(prefix))
 
-    def _keep(self, sent: _Sent, record_bytes: int) -> None:
+    def _store(self, sent: _Sent, record_bytes: int) -> None:
         if sent.kept_bytes:
             return
         if self._kept_bytes + record_bytes > KEPT_BYTES_MAX:
@@ -246,12 +249,12 @@ class Coordinators:
             sent.kept_bytes = record_bytes
             self._kept_bytes += record_bytes
 
-    def _keep_or_refuse(self, sent: _Sent, request: Request) -> bool:
+    def _store_or_refuse(self, sent: _Sent, request: Request) -> bool:
         """Keep a request that cannot be sent now, and return True; answer it with an error if there is no room."""
-        self._keep(sent, len(encode_request(request)))
+        self._store(sent, len(encode_request(request)))
         if sent.request is None:
             self._end(sent)
-            sent.told(ErrorAnswer(request_id=sent.request_id, error=AWAY.name, code=AWAY.number), 0)
+            sent.callback(ErrorAnswer(request_id=sent.request_id, error=AWAY.name, code=AWAY.number), 0)
         return sent.request is not None
 
     def _end(self, sent: _Sent) -> None:
@@ -265,13 +268,13 @@ class Coordinators:
 
     def _must_wait(self, sent: _Sent, request: OffsetCommit) -> bool:
         """Return whether a commit waits for an earlier one of its client, or cannot be kept."""
-        client = _client_of(request)
-        if client not in self._commits and not self._whereabouts.is_in_transit(request.group_id):
+        sender = _client_of(request)
+        if sender not in self._commits and not self._cache.is_in_transit(request.group_id):
             return False
-        commits = self._commits.setdefault(client, _Commits(sent))
+        commits = self._commits.setdefault(sender, _Commits(sent))
         if commits.first is sent:
             return False
-        if self._keep_or_refuse(sent, request):
+        if self._store_or_refuse(sent, request):
             bisect.insort(commits.later, sent, key=lambda each: each.number)
         return True
 
@@ -283,36 +286,36 @@ class Coordinators:
         del self._commits[_client_of(request)]
         for each in commits.later:
             if each.request is not None and self._sent.get(each.request_id) is each:
-                self._go(each, each.request)
+                self.client_(each, each.request)
 
     def _addressed(self, request: Request, prefix: str) -> Request:
         """Return a request with the name that its mailbox has at a coordinator."""
         if (opened := self._mailboxes.get(request.reply_to)) is None:
             return request
         if (name := opened.names.get(prefix)) is None:
-            name = opened.names[prefix] = self._askings[prefix].open_inbox(opened.tell)
+            name = opened.names[prefix] = self._clients[prefix].open_inbox(opened.tell)
         return request if name == request.reply_to else structs.replace(request, reply_to=name)
 
     def _heard(self, sent: _Sent, by: str, answer: AnyAnswer, size: int) -> None:
         if self._sent.get(sent.request_id) is not sent:
             return  # nobody waits for it
-        following, request = self._whereabouts.note(sent.group_id, by, answer), sent.request
-        if following is Next.DONE or request is None or sent.at is not None:
-            sent.told(answer, size)
+        decision, request = self._cache.note(sent.group_id, by, answer), sent.request
+        if decision is Next.DONE or request is None or sent.at is not None:
+            sent.callback(answer, size)
             self._end(sent)
             return
         if isinstance(request, OffsetCommit) and self._must_wait(sent, request):
             return
         if isinstance(request, JoinGroup) and isinstance(answer, JoinGroupAnswer) and not request.member_id:
             request = sent.request = structs.replace(request, member_id=answer.member_id)
-        self._follow(sent, request, following)
+        self._follow(sent, request, decision)
 
-    def _follow(self, sent: _Sent, request: Request, following: Next) -> None:
-        if following is Next.SEND_LATER:
+    def _follow(self, sent: _Sent, request: Request, decision: Next) -> None:
+        if decision is Next.SEND_LATER:
             self._go_later(sent, request)
             return
-        sent.tries = 1 if following is Next.SEND_NOW else max(sent.tries, 1)
-        self._go(sent, request)
+        sent.tries = 1 if decision is Next.SEND_NOW else max(sent.tries, 1)
+        self.client_(sent, request)
 
     def _go_later(self, sent: _Sent, request: Request) -> None:
         sent.tries += 1
@@ -321,48 +324,48 @@ class Coordinators:
 
     def _try_again(self, sent: _Sent, request: Request) -> None:
         sent.timer = None
-        self._go(sent, request)
+        self.client_(sent, request)
 
     async def _open(self, prefix: str) -> None:
         try:
-            if len(self._askings) >= COORDINATORS_MAX:
+            if len(self._clients) >= COORDINATORS_MAX:
                 raise UserError(f"A gateway serves groups of {COORDINATORS_MAX} coordinators at most.")
-            self._askings[prefix] = await asyncio.to_thread(self._opened, prefix)
+            self._clients[prefix] = await asyncio.to_thread(self._opened, prefix)
         except UserError as error:
             log.warning("the coordinator %r, which may have groups, cannot be used: %s", prefix, error)
         for sent in self._opening.pop(prefix):
             if sent.request is None or self._sent.get(sent.request_id) is not sent:
                 continue
-            if prefix in self._askings:
-                self._go(sent, sent.request)
+            if prefix in self._clients:
+                self.client_(sent, sent.request)
             else:
-                self._follow(sent, sent.request, self._whereabouts.note(sent.group_id, prefix, NOT_THERE))
+                self._follow(sent, sent.request, self._cache.note(sent.group_id, prefix, NOT_THERE))
 
     # -- brokers that cannot be reached; see `reach` ----------------------------------------------------------------
 
     @property
-    def askings(self) -> Mapping[str, Asking]:
+    def clients(self) -> Mapping[str, CoordinatorClient]:
         """The senders by the prefixes of their coordinators; the gateway's own one is the first."""
-        return self._askings
+        return self._clients
 
     def mailboxes_moved(self, prefix: str) -> None:
         """Open new mailboxes at a coordinator whose sender reads another partition now, each when it is next used."""
         for opened in self._mailboxes.values():
             if (name := opened.names.pop(prefix, None)) is not None:
-                self._askings[prefix].close_inbox(name)
+                self._clients[prefix].close_inbox(name)
 
     def is_lost(self, group_id: str) -> bool:
         """Return whether nothing can be written to a group's shard."""
-        if not any(asking.lost_shards for asking in self._askings.values()):
+        if not any(client.lost_shards for client in self._clients.values()):
             return False
-        prefix, shard = self.home_of(group_id)
-        return shard in self._askings[prefix].lost_shards
+        prefix, shard = self.shard_address_of(group_id)
+        return shard in self._clients[prefix].lost_shards
 
     # -- availability of the coordinators ------------------------------------------------------------------------------
 
     def silence_s(self) -> float:
         """Return the seconds since the last answer to this gateway; infinite before the first answer."""
-        return min(asking.silence_s() for asking in list(self._askings.values()))
+        return min(client.silence_s() for client in list(self._clients.values()))
 
     async def heard(self, within_s: float) -> bool:
         """Wait for any answer of the gateway's own coordinator. Return whether one has come within that time."""
@@ -370,8 +373,8 @@ class Coordinators:
 
     def close(self) -> None:
         """Send the remaining requests, and stop. Any thread may call this."""
-        for asking in list(self._askings.values()):
-            asking.close()
+        for client in list(self._clients.values()):
+            client.close()
 
 
 def _client_of(request: Request) -> tuple[str, str]:
@@ -379,38 +382,38 @@ def _client_of(request: Request) -> tuple[str, str]:
     return request.reply_to, request.group_id
 
 
-class Gatherings:
-    """The heartbeats that are sent together, for all coordinators: see `Gathering`."""
+class HeartbeatBatchers:
+    """The heartbeats that are sent together, for all coordinators: see `HeartbeatBatcher`."""
 
-    def __init__(self, whereabouts: Whereabouts, askings: dict[str, Asking]) -> None:
-        self._whereabouts, self._askings = whereabouts, askings
-        home = askings[whereabouts.home].gathering
+    def __init__(self, cache: Whereabouts, clients: dict[str, CoordinatorClient]) -> None:
+        self._cache, self._clients = cache, clients
+        home = clients[cache.home].batcher
         self.tick_ms, self.until_tick_ms = home.tick_ms, home.until_tick_ms
 
-    def add(self, heartbeat: AnyHeartbeat, told: OnAnswer, ticks: int = 1) -> None:
-        """Send a heartbeat at a tick, and call `told` with its answer."""
-        self._of(heartbeat).add(heartbeat, told, ticks)
+    def add(self, heartbeat: AnyHeartbeat, callback: OnAnswer, ticks: int = 1) -> None:
+        """Send a heartbeat at a tick, and call `callback` with its answer."""
+        self._of(heartbeat).add(heartbeat, callback, ticks)
 
-    def add_prompt(self, heartbeat: Heartbeat, told: OnAnswer) -> None:
-        """Send a heartbeat in the event loop's next turn, and call `told` with its answer."""
-        self._of(heartbeat).add_prompt(heartbeat, told)
+    def add_prompt(self, heartbeat: Heartbeat, callback: OnAnswer) -> None:
+        """Send a heartbeat in the event loop's next turn, and call `callback` with its answer."""
+        self._of(heartbeat).add_prompt(heartbeat, callback)
 
-    def _of(self, heartbeat: AnyHeartbeat) -> Gathering:
-        asking = self._askings.get(self._whereabouts.of(heartbeat.group_id))
-        return (asking or self._askings[self._whereabouts.home]).gathering
+    def _of(self, heartbeat: AnyHeartbeat) -> HeartbeatBatcher:
+        client = self._clients.get(self._cache.of(heartbeat.group_id))
+        return (client or self._clients[self._cache.home]).batcher
 
     def send_prompt(self) -> None:
         """Send the heartbeats that may not wait."""
-        for asking in self._askings.values():
-            asking.gathering.send_prompt()
+        for client in self._clients.values():
+            client.batcher.send_prompt()
 
     def send_now(self, heartbeat: AnyHeartbeat) -> None:
         """Send a heartbeat in a record of its own, if it still waits for a tick."""
-        for asking in self._askings.values():
-            asking.gathering.send_now(heartbeat)
+        for client in self._clients.values():
+            client.batcher.send_now(heartbeat)
 
     def forget(self, request_ids: Iterable[str]) -> None:
         """Deliver no answers to these heartbeats."""
         ids = list(request_ids)
-        for asking in self._askings.values():
-            asking.gathering.forget(ids)
+        for client in self._clients.values():
+            client.batcher.forget(ids)

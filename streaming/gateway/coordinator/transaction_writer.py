@@ -20,7 +20,7 @@ from msgspec import json
 
 from coordinator.base.errors import ErrorCode
 from streaming.config.settings import Settings
-from streaming.gateway.coordinator.routing import Home
+from streaming.gateway.coordinator.routing import ShardAddress
 from streaming.gateway.coordinator.transaction_ends import Ends
 from streaming.kafka.transactional import Place, Transaction, TransactionWriter
 
@@ -79,12 +79,20 @@ class Transactions:
         self._writers: dict[str, TransactionWriter] = {}
         self._turns = WeakValueDictionary[int, asyncio.Lock]()
 
-    async def join(self, transaction: Transaction, home: Home, until_s: float) -> Written:
+    async def join(self, transaction: Transaction, shard_address: ShardAddress, until_s: float) -> Written:
         """Add a shard's partition to a transaction, before a monotonic time."""
-        return await self._in_turn(transaction, until_s, self._writer_at(home.prefix).join, home.shard)
+        return await self._in_turn(
+            transaction, until_s, self._writer_at(shard_address.prefix).join, shard_address.shard
+        )
 
     async def write(
-        self, transaction: Transaction, home: Home, group_id: str, until_s: float, *, joins: bool = False
+        self,
+        transaction: Transaction,
+        shard_address: ShardAddress,
+        group_id: str,
+        until_s: float,
+        *,
+        joins: bool = False,
     ) -> Written:
         """Write a record about a commit into a transaction, before a monotonic time.
 
@@ -94,12 +102,12 @@ class Transactions:
         """
         value = json.encode({"group_id": group_id, "producer_id": transaction.producer_id})
         if joins:
-            joined = await self.join(transaction, home, until_s)
+            joined = await self.join(transaction, shard_address, until_s)
             if joined.code:
                 return joined
-        write = self._writer_at(home.prefix).write
-        written = await self._in_turn(transaction, until_s, write, home.shard, group_id.encode(), value)
-        return written if written.code else written._replace(at=home.prefix)
+        write = self._writer_at(shard_address.prefix).write
+        written = await self._in_turn(transaction, until_s, write, shard_address.shard, group_id.encode(), value)
+        return written if written.code else written._replace(at=shard_address.prefix)
 
     def _writer_at(self, prefix: str) -> TransactionWriter:
         if prefix not in self._writers:

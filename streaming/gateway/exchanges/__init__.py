@@ -4,7 +4,7 @@ To serve another API, change two files.
 
 1. In a module of this folder, write the function that converts a message to an `Exchange`: the questions to the
    coordinator, and the function that makes the response from their answers. The function is pure: it gets the data
-   that only a gateway has from its argument, a `GatewayData`.
+   that only a gateway has from its argument, a `ListenerData`.
 2. In this file, write the row: the classes of the request and the response, the first and the last version, the
    function.
 
@@ -40,7 +40,7 @@ from kafka.protocol.producer.transaction import (
 )
 
 from streaming.gateway.exchanges import administration, consumer_groups, membership, offsets, transactions
-from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Question, Served
+from streaming.gateway.exchanges.exchange import Asker, CoordinatorRequest, Exchange, ListenerData, Served
 from streaming.gateway.protocol.definitions import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -52,7 +52,7 @@ from streaming.gateway.protocol.definitions import (
     TxnOffsetCommitResponse,
 )
 
-__all__ = ["SERVED", "Asker", "Exchange", "GatewayData", "Question", "Served"]
+__all__ = ["SERVED", "Asker", "CoordinatorRequest", "Exchange", "ListenerData", "Served"]
 
 SERVED: dict[int, Served] = {
     served.request.API_KEY: served

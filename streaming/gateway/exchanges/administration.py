@@ -23,7 +23,7 @@ from coordinator.messages.responses import (
     DescribeGroupAnswer,
     ListGroupsAnswer,
 )
-from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Question, expected, may
+from streaming.gateway.exchanges.exchange import Asker, CoordinatorRequest, Exchange, ListenerData, expected, may
 from streaming.gateway.protocol.definitions import DeleteGroupsResponse
 
 MISSING_GROUP = 6
@@ -49,14 +49,14 @@ _GROUP = DescribeGroupsResponse.DescribedGroup
 _MEMBER = _GROUP.DescribedGroupMember
 
 
-def describe(message: Any, asker: Asker, world: GatewayData) -> Exchange:
+def describe(message: Any, asker: Asker, metadata: ListenerData) -> Exchange:
     """Describe groups, with one question for each group. The response has a group as often as the request names it."""
 
     def respond(named: Sequence[Named]) -> ApiMessage:
         groups = [_described(each.group_id, each.answer, message.version, each.rights) for each in named]
         return DescribeGroupsResponse(version=message.version, groups=groups)
 
-    return describing(message, message.groups, requests.DescribeGroup, (asker, world), respond)
+    return describing(message, message.groups, requests.DescribeGroup, (asker, metadata), respond)
 
 
 class Named(NamedTuple):
@@ -75,7 +75,7 @@ def describing(
     message: Any,
     group_ids: Sequence[str],
     kind: type[requests.DescribeGroup] | type[ConsumerGroupDescribe],
-    sender: tuple[Asker, GatewayData],
+    sender: tuple[Asker, ListenerData],
     respond: Callable[[Sequence[Named]], ApiMessage],
 ) -> Exchange:
     """Describe groups, with one question for each group, and one for its rights if the request asks for them.
@@ -83,21 +83,23 @@ def describing(
     Args:
         respond: Makes the response from the named groups, each as often as the request names it.
     """
-    asker, world = sender
-    asked = tuple(dict.fromkeys(group_ids))
-    questions = [Question(kind(**asker.fields(), group_id=group_id)) for group_id in asked]
+    asker, metadata = sender
+    requested = tuple(dict.fromkeys(group_ids))
+    coordinator_requests = [CoordinatorRequest(kind(**asker.fields(), group_id=group_id)) for group_id in requested]
     tells_rights = message.include_authorized_operations
-    if tells_rights and world.has_rules:
-        questions += [may(asker, each, [(what, Resource.GROUP, each) for what in OPERATIONS]) for each in asked]
+    if tells_rights and metadata.has_rules:
+        coordinator_requests += [
+            may(asker, each, [(what, Resource.GROUP, each) for what in OPERATIONS]) for each in requested
+        ]
 
     def described(answers: Sequence[AnyAnswer]) -> ApiMessage:
-        named = dict(zip(asked, answers, strict=False))
-        rights = dict(zip(asked, map(rights_of, answers[len(asked) :]), strict=False))
+        named = dict(zip(requested, answers, strict=False))
+        rights = dict(zip(requested, map(rights_of, answers[len(requested) :]), strict=False))
         return respond(
             [Named(each, named[each], rights.get(each, ALLOWED) if tells_rights else None) for each in group_ids]
         )
 
-    return Exchange(tuple(questions), described)
+    return Exchange(tuple(coordinator_requests), described)
 
 
 def rights_of(answer: AnyAnswer) -> frozenset[int]:
@@ -141,24 +143,24 @@ def _described(group_id: str, answer: AnyAnswer, version: int, allowed: frozense
 _LISTED = ListGroupsResponse.ListedGroup
 
 
-def list_groups(message: Any, asker: Asker, world: GatewayData) -> Exchange:
+def list_groups(message: Any, asker: Asker, metadata: ListenerData) -> Exchange:
     """List the groups of one broker, so that a client that asks all brokers gets each group once.
 
     While a group moves, two coordinators may list it. What the later one says counts.
     """
     states, types = tuple(message.states_filter), tuple(message.types_filter)
-    questions = tuple(
-        Question(requests.ListGroups(**asker.fields(), states=states, types=types), home.shard, home.prefix)
-        for home in world.homes
+    coordinator_requests = tuple(
+        CoordinatorRequest(requests.ListGroups(**asker.fields(), states=states, types=types), home.shard, home.prefix)
+        for home in metadata.shard_addresses
     )
-    return Exchange(questions, lambda answers: _listed(answers, message.version, world))
+    return Exchange(coordinator_requests, lambda answers: _listed(answers, message.version, metadata))
 
 
-def _listed(answers: Sequence[AnyAnswer], version: int, world: GatewayData) -> ApiMessage:
+def _listed(answers: Sequence[AnyAnswer], version: int, metadata: ListenerData) -> ApiMessage:
     said = [expected(answer, ListGroupsAnswer) for answer in answers]
     if error := next((answer.code for answer in said if answer.code), ErrorCode.NONE.number):
         return ListGroupsResponse(version=version, error_code=error)
-    by_name = {g.group_id: g for answer in said for g in answer.groups if world.coordinates(g.group_id)}
+    by_name = {g.group_id: g for answer in said for g in answer.groups if metadata.coordinates(g.group_id)}
     groups = [
         _LISTED(group_id=g.group_id, protocol_type=g.protocol_type, group_state=g.state.value, group_type=g.type)
         for g in by_name.values()
@@ -169,10 +171,12 @@ def _listed(answers: Sequence[AnyAnswer], version: int, world: GatewayData) -> A
 # -- deleting ----------------------------------------------------------------------------------------------------------
 
 
-def delete(message: Any, asker: Asker, world: GatewayData) -> Exchange:
+def delete(message: Any, asker: Asker, metadata: ListenerData) -> Exchange:
     """Delete groups, with one question for each group."""
     version, group_ids = message.version, tuple(dict.fromkeys(message.groups_names))
-    questions = tuple(Question(requests.DeleteGroup(**asker.fields(), group_id=group_id)) for group_id in group_ids)
+    coordinator_requests = tuple(
+        CoordinatorRequest(requests.DeleteGroup(**asker.fields(), group_id=group_id)) for group_id in group_ids
+    )
 
     def deleted(answers: Sequence[AnyAnswer]) -> ApiMessage:
         results = [
@@ -181,7 +185,7 @@ def delete(message: Any, asker: Asker, world: GatewayData) -> Exchange:
         ]
         return DeleteGroupsResponse(version=version, results=results)
 
-    return Exchange(questions, deleted)
+    return Exchange(coordinator_requests, deleted)
 
 
 def _deleted(group_id: str, said: DeleteGroupAnswer, version: int) -> Any:

@@ -25,7 +25,7 @@ from streaming.gateway.exchanges.administration import Named, describing
 from streaming.gateway.exchanges.exchange import (
     Asker,
     Exchange,
-    GatewayData,
+    ListenerData,
     Subscription,
     expected,
     of_one,
@@ -46,12 +46,12 @@ def subscription(message: Any) -> Subscription:
     return Subscription(tuple(dict.fromkeys(names[:SUBSCRIBED_NAMES_MAX])), message.subscribed_topic_regex or "")
 
 
-def heartbeat(message: Any, asker: Asker, world: GatewayData) -> Exchange:
+def heartbeat(message: Any, asker: Asker, metadata: ListenerData) -> Exchange:
     """Return the exchange with which a member joins, follows its assignment, renews its session or leaves."""
     names, owned = message.subscribed_topic_names, message.topic_partitions
     wanted = subscription(message)
-    found = world.matching(wanted.pattern) if wanted.pattern else None
-    told = tuple(dict.fromkeys((*wanted.names, *(found.topics if found else ()))))
+    found = metadata.matching(wanted.pattern) if wanted.pattern else None
+    topics = tuple(dict.fromkeys((*wanted.names, *(found.topics if found else ()))))
     request = requests.ConsumerGroupHeartbeat(
         **asker.fields(),
         group_id=message.group_id,
@@ -65,7 +65,7 @@ def heartbeat(message: Any, asker: Asker, world: GatewayData) -> Exchange:
         server_assignor=message.server_assignor,
         topic_partitions=None if owned is None else tuple(map(_owned, owned)),
         version=message.version,
-        topics=world.facts_of(told[:SUBSCRIBED_NAMES_MAX]),  # the coordinator asks for the others
+        topics=metadata.facts_of(topics[:SUBSCRIBED_NAMES_MAX]),  # the coordinator asks for the others
         regex_topics=found.topics if found and found.error is None else None,
         regex_error=found.error if found else None,
     )
@@ -108,7 +108,7 @@ _GROUP = ConsumerGroupDescribeResponse.DescribedGroup
 _MEMBER = _GROUP.Member
 
 
-def describe(message: Any, asker: Asker, world: GatewayData) -> Exchange:
+def describe(message: Any, asker: Asker, metadata: ListenerData) -> Exchange:
     """Describe groups. In the response, groups that the client may not see come first, as in Kafka."""
 
     def respond(named: Sequence[Named]) -> ApiMessage:
@@ -116,7 +116,7 @@ def describe(message: Any, asker: Asker, world: GatewayData) -> Exchange:
         groups.sort(key=lambda group: group.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED.number)
         return ConsumerGroupDescribeResponse(version=message.version, groups=groups)
 
-    return describing(message, message.group_ids, requests.ConsumerGroupDescribe, (asker, world), respond)
+    return describing(message, message.group_ids, requests.ConsumerGroupDescribe, (asker, metadata), respond)
 
 
 def _described(group_id: str, answer: AnyAnswer, allowed: frozenset[int] | None) -> Any:

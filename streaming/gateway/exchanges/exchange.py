@@ -15,7 +15,7 @@ from coordinator.base.limits import GROUP_ID_CHARS_MAX, NAME_CHARS_MAX
 from coordinator.messages.consumer_requests import TopicFact
 from coordinator.messages.requests import Action, CheckAccess, Request
 from coordinator.messages.responses import Answer, AnyAnswer
-from streaming.gateway.coordinator.routing import Home
+from streaming.gateway.coordinator.routing import ShardAddress
 from streaming.kafka.patterns import Matches
 
 A = TypeVar("A", bound=Answer)
@@ -30,11 +30,11 @@ class Asker(Protocol):
         """Return the fields of every request except the group id. Each call returns a new request id."""
 
 
-class GatewayData(Protocol):
+class ListenerData(Protocol):
     """The data that only a gateway has."""
 
     @property
-    def homes(self) -> Sequence[Home]:
+    def shard_addresses(self) -> Sequence[ShardAddress]:
         """All shards of the coordinators that the gateway knows, its own one first."""
 
     @property
@@ -67,7 +67,7 @@ class GatewayData(Protocol):
         """Return whether the gateway knows of members of the consumer protocol in a group."""
 
 
-class Question(NamedTuple):
+class CoordinatorRequest(NamedTuple):
     """A request to the coordinator.
 
     Args:
@@ -87,7 +87,7 @@ class Exchange(NamedTuple):
     An answer may be of another kind than its request expects. In any case the client gets its error.
     """
 
-    questions: tuple[Question, ...]
+    requests: tuple[CoordinatorRequest, ...]
     respond: Callable[[Sequence[AnyAnswer]], ApiMessage]
 
 
@@ -103,7 +103,7 @@ def no_subscription(message: Any) -> Subscription:
     return Subscription()
 
 
-def no_named_topics(message: Any, world: GatewayData) -> dict[str, int]:
+def no_named_topics(message: Any, metadata: ListenerData) -> dict[str, int]:
     """Return no topics, for requests that need no metadata of topics."""
     return {}
 
@@ -113,7 +113,7 @@ def no_fetched_groups(message: Any) -> Collection[str]:
     return ()
 
 
-def no_fetched_topics(message: Any, world: GatewayData) -> Collection[str]:
+def no_fetched_topics(message: Any, metadata: ListenerData) -> Collection[str]:
     """Return no topics, for requests that fetch no offsets."""
     return ()
 
@@ -165,9 +165,9 @@ class Served(NamedTuple):
     first: int
     last: int
     exchange: Callable[..., Exchange]
-    topics_named: Callable[[Any, GatewayData], dict[str, int]] = no_named_topics
+    topics_named: Callable[[Any, ListenerData], dict[str, int]] = no_named_topics
     topic_ids: Callable[[Any], Collection[bytes] | None] = no_topic_ids
-    topics_fetched: Callable[[Any, GatewayData], Collection[str]] = no_fetched_topics
+    topics_fetched: Callable[[Any, ListenerData], Collection[str]] = no_fetched_topics
     subscription: Callable[[Any], Subscription] = no_subscription
     groups_fetched: Callable[[Any], Collection[str]] = no_fetched_groups
     prepare: Callable[["Preparing", Any, float], Awaitable[Any]] | None = None
@@ -184,10 +184,10 @@ class Served(NamedTuple):
         )
 
 
-def may(asker: Asker, group_id: str, actions: Iterable[tuple[Operation, Resource, str]]) -> Question:
+def may(asker: Asker, group_id: str, actions: Iterable[tuple[Operation, Resource, str]]) -> CoordinatorRequest:
     """Return a request for the client's rights. Names that are too long for any resource are shortened to the
     maximum."""
-    return Question(
+    return CoordinatorRequest(
         CheckAccess(
             **asker.fields(),
             group_id=group_id[:GROUP_ID_CHARS_MAX],
@@ -198,7 +198,7 @@ def may(asker: Asker, group_id: str, actions: Iterable[tuple[Operation, Resource
 
 def of_one(request: Request, respond: Callable[[AnyAnswer], ApiMessage]) -> Exchange:
     """Return an exchange of one request to a group's own shard."""
-    return Exchange((Question(request),), lambda answers: respond(answers[0]))
+    return Exchange((CoordinatorRequest(request),), lambda answers: respond(answers[0]))
 
 
 def expected(answer: AnyAnswer, kind: type[A], **fields: Any) -> A:

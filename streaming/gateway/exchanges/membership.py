@@ -26,7 +26,7 @@ from coordinator.messages.responses import (
     LeaveGroupAnswer,
     SyncGroupAnswer,
 )
-from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, expected, of_one
+from streaming.gateway.exchanges.exchange import Asker, Exchange, ListenerData, expected, of_one
 
 TWO_STEPS = 4
 """From this version on, JoinGroup first gives a new member its id (KIP-394)."""
@@ -44,7 +44,7 @@ MANY_LEAVE = 3
 """From this version on, LeaveGroup contains many members (KIP-345)."""
 
 
-def join(message: Any, asker: Asker, world: GatewayData) -> Exchange:
+def join(message: Any, asker: Asker, metadata: ListenerData) -> Exchange:
     """Return the exchange that joins the next generation."""
     version = message.version
     request = requests.JoinGroup(
@@ -59,7 +59,7 @@ def join(message: Any, asker: Asker, world: GatewayData) -> Exchange:
         reason=_cut(message.reason),
         require_known_member_id=version >= TWO_STEPS,
         supports_skipping_assignment=version >= SKIPS_ASSIGNMENT,
-        topics=world.facts_of(topics_of(message)) if world.follows(message.group_id) else (),
+        topics=metadata.facts_of(topics_of(message)) if metadata.follows(message.group_id) else (),
     )
     return of_one(request, lambda answer: _joined(answer, version))
 
@@ -96,7 +96,7 @@ def _joined(answer: AnyAnswer, version: int) -> ApiMessage:
     )
 
 
-def sync(message: Any, asker: Asker, world: GatewayData) -> Exchange:
+def sync(message: Any, asker: Asker, metadata: ListenerData) -> Exchange:
     """Return the exchange that gets a member's assignment. A request without a required protocol is refused here."""
     version = message.version
     if version >= NAMES_PROTOCOL and (message.protocol_type is None or message.protocol_name is None):
@@ -126,7 +126,7 @@ def _synced(answer: AnyAnswer, version: int) -> ApiMessage:
     )
 
 
-def heartbeat(message: Any, asker: Asker, world: GatewayData) -> Exchange:
+def heartbeat(message: Any, asker: Asker, metadata: ListenerData) -> Exchange:
     """Return the exchange that renews a member's session."""
     version = message.version
     request = Heartbeat(
@@ -144,7 +144,7 @@ def _alive(code: int, version: int) -> ApiMessage:
     return HeartbeatResponse(version=version, error_code=code)
 
 
-def leave(message: Any, asker: Asker, world: GatewayData) -> Exchange:
+def leave(message: Any, asker: Asker, metadata: ListenerData) -> Exchange:
     """Return the exchange that removes members from a group; in older versions only one member."""
     version = message.version
     if version < MANY_LEAVE:

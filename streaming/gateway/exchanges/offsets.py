@@ -32,9 +32,9 @@ from coordinator.messages.responses import (
 from streaming.gateway.exchanges.exchange import (
     SERVER_ERROR,
     Asker,
+    CoordinatorRequest,
     Exchange,
-    GatewayData,
-    Question,
+    ListenerData,
     expected,
     may,
     of_one,
@@ -79,12 +79,12 @@ NO_NAMES: dict[str | None, int] = {None: UNKNOWN_ID}
 """The code of topics without a name, because their id is unknown."""
 
 
-def topics_named(message: Any, world: GatewayData) -> dict[str, int]:
+def topics_named(message: Any, metadata: ListenerData) -> dict[str, int]:
     """Return the topics of a commit or a deletion, each with the number of partitions that it must have."""
     wanted: dict[str, int] = {}
     for topic in message.topics:
         highest = max((p.partition_index for p in topic.partitions), default=0)
-        if name := name_of(topic, world):
+        if name := name_of(topic, metadata):
             wanted[name] = max(wanted.get(name, 1), highest + 1)
     return wanted
 
@@ -101,9 +101,9 @@ def ids_fetched(message: Any) -> set[bytes] | None:
     return {topic.topic_id for group in _groups(message) for topic in group.topics if _has_id(topic)}
 
 
-def topics_fetched(message: Any, world: GatewayData) -> set[str]:
+def topics_fetched(message: Any, metadata: ListenerData) -> set[str]:
     """Return the names of the topics that are fetched."""
-    named = (name_of(topic, world) for group in _groups(message) for topic in group.topics or ())
+    named = (name_of(topic, metadata) for group in _groups(message) for topic in group.topics or ())
     return {name for name in named if name is not None}
 
 
@@ -117,9 +117,9 @@ def _groups(message: Any) -> Sequence[Any]:
     return message.groups if message.version >= MANY_GROUPS else [message]
 
 
-def name_of(topic: Any, world: GatewayData) -> str | None:
+def name_of(topic: Any, metadata: ListenerData) -> str | None:
     """Return the name of a topic in a request; None for an unknown id."""
-    return world.topic_of(topic.topic_id) if _has_id(topic) else topic.name
+    return metadata.topic_of(topic.topic_id) if _has_id(topic) else topic.name
 
 
 def _called(topic: Any) -> dict[str, Any]:
@@ -131,9 +131,9 @@ def _has_id(topic: Any) -> bool:
     return isinstance(getattr(topic, "topic_id", None), bytes)
 
 
-def is_there(world: GatewayData, topic: str | None, partition: int) -> bool:
+def is_there(metadata: ListenerData, topic: str | None, partition: int) -> bool:
     """Return whether a partition exists."""
-    return topic is not None and 0 <= partition < (world.partitions_of(topic) or 0)
+    return topic is not None and 0 <= partition < (metadata.partitions_of(topic) or 0)
 
 
 def each_with_its_code(topics: Topics, codes: Iterator[int], topic_kind: Any, partition_kind: Any) -> list[Any]:
@@ -171,18 +171,18 @@ def codes_of(
 
 
 def about_missing(
-    world: GatewayData,
+    metadata: ListenerData,
     asker: Asker,
     group_id: str,
     operation: Operation,
     topics: Iterable[str | None],
     known: Iterable[bool],
-) -> tuple[tuple[str, ...], tuple[Question, ...]]:
+) -> tuple[tuple[str, ...], tuple[CoordinatorRequest, ...]]:
     """Return the topics that lack a named partition, and the requests for the client's rights to them."""
     missing = tuple(
         dict.fromkeys(topic for topic, is_known in zip(topics, known, strict=True) if topic and not is_known)
     )
-    if not missing or not world.has_rules:
+    if not missing or not metadata.has_rules:
         return missing, ()
     actions = [(operation, Resource.GROUP, group_id), *((Operation.READ, Resource.TOPIC, each) for each in missing)]
     return missing, (may(asker, group_id, actions),)
@@ -208,14 +208,14 @@ _COMMITTED_TOPIC = OffsetCommitResponse.OffsetCommitResponseTopic
 _COMMITTED = _COMMITTED_TOPIC.OffsetCommitResponsePartition
 
 
-def commit(message: Any, asker: Asker, world: GatewayData) -> Exchange:
+def commit(message: Any, asker: Asker, metadata: ListenerData) -> Exchange:
     """Commit offsets. The coordinator gets no commit if the message names no existing partition."""
     version = message.version
-    topics = [(name_of(topic, world), topic) for topic in message.topics]
+    topics = [(name_of(topic, metadata), topic) for topic in message.topics]
     named = [name for name, topic in topics for _ in topic.partitions]
-    known = [is_there(world, name, p.partition_index) for name, topic in topics for p in topic.partitions]
-    missing, about = about_missing(world, asker, message.group_id, Operation.READ, named, known)
-    missing_code = world.missing_code
+    known = [is_there(metadata, name, p.partition_index) for name, topic in topics for p in topic.partitions]
+    missing, about = about_missing(metadata, asker, message.group_id, Operation.READ, named, known)
+    missing_code = metadata.missing_code
 
     def committed(said: OffsetCommitAnswer, rest: Sequence[AnyAnswer]) -> ApiMessage:
         codes: Iterator[int] = codes_of(named, known, said, secret_codes(missing, rest), missing_code)
@@ -233,19 +233,20 @@ def commit(message: Any, asker: Asker, world: GatewayData) -> Exchange:
         member_id=message.member_id,
         group_instance_id=message.group_instance_id,
         version=version,
-        offsets=tuple(compress(to_commit(topics, world, message.retention_time_ms), known)),
+        offsets=tuple(compress(to_commit(topics, metadata, message.retention_time_ms), known)),
     )
     return Exchange(
-        (Question(request), *about), lambda answers: committed(expected(answers[0], OffsetCommitAnswer), answers[1:])
+        (CoordinatorRequest(request), *about),
+        lambda answers: committed(expected(answers[0], OffsetCommitAnswer), answers[1:]),
     )
 
 
 def to_commit(
-    topics: Iterable[tuple[str | None, Any]], world: GatewayData, retention_ms: int = -1
+    topics: Iterable[tuple[str | None, Any]], metadata: ListenerData, retention_ms: int = -1
 ) -> Iterator[requests.OffsetToCommit]:
     """Return the offset of each partition. A commit by name contains the topic's id if the gateway knows it."""
     for name, topic in topics:
-        topic_id = id_text(topic.topic_id) if _has_id(topic) else world.topic_id_of(name or "")
+        topic_id = id_text(topic.topic_id) if _has_id(topic) else metadata.topic_id_of(name or "")
         for p in topic.partitions:
             where = name or "", p.partition_index
             what = p.committed_offset, p.committed_leader_epoch, p.committed_metadata
@@ -265,72 +266,80 @@ _FETCHED_TOPIC_OF_MANY = _FETCHED_GROUP.OffsetFetchResponseTopics
 _FETCHED_OF_MANY = _FETCHED_TOPIC_OF_MANY.OffsetFetchResponsePartitions
 
 
-def fetch(message: Any, asker: Asker, world: GatewayData) -> Exchange:
+def fetch(message: Any, asker: Asker, metadata: ListenerData) -> Exchange:
     """Fetch committed offsets, with one question for each group."""
     if message.version < MANY_GROUPS:
-        request = _offset_fetch(message, asker, world, message.require_stable)
-        return of_one(request, lambda answer: _fetched_of_one(answer, message, world))
-    asked = tuple(
+        request = _offset_fetch(message, asker, metadata, message.require_stable)
+        return of_one(request, lambda answer: _fetched_of_one(answer, message, metadata))
+    requests_ = tuple(
         _offset_fetch(
-            group, asker, world, message.require_stable, member_id=group.member_id, generation_id=group.member_epoch
+            group, asker, metadata, message.require_stable, member_id=group.member_id, generation_id=group.member_epoch
         )
         for group in message.groups
     )
-    return Exchange(tuple(map(Question, asked)), lambda answers: _fetched_of_many(answers, message, world))
+    return Exchange(
+        tuple(map(CoordinatorRequest, requests_)), lambda answers: _fetched_of_many(answers, message, metadata)
+    )
 
 
 def _offset_fetch(
-    group: Any, asker: Asker, world: GatewayData, require_stable: bool, **who: Any
+    group: Any, asker: Asker, metadata: ListenerData, require_stable: bool, **who: Any
 ) -> requests.OffsetFetch:
     """Return the request for the offsets of a group, without the topics whose id is unknown."""
     topics = group.topics
     if topics is not None:
-        named = ((name_of(topic, world), topic) for topic in topics)
-        topics = tuple(_of_topic(name, topic, world) for name, topic in named if name is not None)
+        named = ((name_of(topic, metadata), topic) for topic in topics)
+        topics = tuple(_of_topic(name, topic, metadata) for name, topic in named if name is not None)
     return requests.OffsetFetch(
         **asker.fields(), group_id=group.group_id, topics=topics, require_stable=require_stable, **who
     )
 
 
-def _of_topic(name: str, topic: Any, world: GatewayData) -> requests.TopicPartitions:
+def _of_topic(name: str, topic: Any, metadata: ListenerData) -> requests.TopicPartitions:
     """Return the partitions of a topic. With its id, a fetch by name finds no offsets of an earlier topic."""
-    topic_id = id_text(topic.topic_id) if _has_id(topic) else world.topic_id_of(name)
+    topic_id = id_text(topic.topic_id) if _has_id(topic) else metadata.topic_id_of(name)
     return requests.TopicPartitions(name, tuple(topic.partition_indexes), topic_id)
 
 
-def _fetched_of_one(answer: AnyAnswer, message: Any, world: GatewayData) -> ApiMessage:
+def _fetched_of_one(answer: AnyAnswer, message: Any, metadata: ListenerData) -> ApiMessage:
     version = message.version
-    said = _repeatable(expected(answer, OffsetFetchAnswer), message.topics, version, world)
+    said = _repeatable(expected(answer, OffsetFetchAnswer), message.topics, version, metadata)
     found: Sequence[FetchedOffset] = said.partitions
     if said.code and version < ONE_ERROR:
         found = [FetchedOffset(t.name, p, code=said.code) for t in message.topics for p in t.partition_indexes]
     is_told = not said.code or version < ONE_ERROR
-    named = _by_name(_present(found, world)) if message.topics is None else _as_asked(message.topics, found, world)
+    named = (
+        _by_name(_present(found, metadata))
+        if message.topics is None
+        else _as_requested(message.topics, found, metadata)
+    )
     topics = _topics_of(named, _FETCHED_TOPIC, _FETCHED) if is_told else []
     return OffsetFetchResponse(version=version, error_code=said.code, topics=topics)
 
 
-def _fetched_of_many(answers: Sequence[AnyAnswer], message: Any, world: GatewayData) -> ApiMessage:
+def _fetched_of_many(answers: Sequence[AnyAnswer], message: Any, metadata: ListenerData) -> ApiMessage:
     groups = []
     for group, answer in zip(message.groups, answers, strict=True):
-        said = _repeatable(expected(answer, OffsetFetchAnswer), group.topics, message.version, world)
+        said = _repeatable(expected(answer, OffsetFetchAnswer), group.topics, message.version, metadata)
         if group.topics is not None:
-            named = _as_asked(group.topics, said.partitions, world)
+            named = _as_requested(group.topics, said.partitions, metadata)
         elif message.version < BY_ID:
-            named = _by_name(_present(said.partitions, world))
+            named = _by_name(_present(said.partitions, metadata))
         else:
-            named = _by_id(_present(said.partitions, world), world)
+            named = _by_id(_present(said.partitions, metadata), metadata)
         topics = [] if said.code else _topics_of(named, _FETCHED_TOPIC_OF_MANY, _FETCHED_OF_MANY)
         groups.append(_FETCHED_GROUP(group_id=group.group_id, error_code=said.code, topics=topics))
     return OffsetFetchResponse(version=message.version, groups=groups)
 
 
-def _repeatable(said: OffsetFetchAnswer, asked: Topics | None, version: int, world: GatewayData) -> OffsetFetchAnswer:
+def _repeatable(
+    said: OffsetFetchAnswer, requested: Topics | None, version: int, metadata: ListenerData
+) -> OffsetFetchAnswer:
     """Return an answer. If another fetch of named partitions may succeed, each of them says so."""
-    if said.code not in NOT_NOW or asked is None or version < KNOWS_UNSTABLE:
+    if said.code not in NOT_NOW or requested is None or version < KNOWS_UNSTABLE:
         return said
     error = ErrorCode.UNSTABLE_OFFSET_COMMIT
-    named = ((name, topic.partition_indexes) for topic in asked if (name := name_of(topic, world)) is not None)
+    named = ((name, topic.partition_indexes) for topic in requested if (name := name_of(topic, metadata)) is not None)
     found = tuple(
         FetchedOffset(name, p, error=error.name, code=error.number) for name, indexes in named for p in indexes
     )
@@ -341,12 +350,12 @@ Named = Iterable[tuple[dict[str, Any], Iterable[FetchedOffset]]]
 """Offsets by topic, each topic as the field of a response that names it."""
 
 
-def _as_asked(asked: Topics, found: Iterable[FetchedOffset], world: GatewayData) -> Named:
+def _as_requested(requested: Topics, found: Iterable[FetchedOffset], metadata: ListenerData) -> Named:
     """Return the found offsets under the topics of the request, and an error for each partition of an unknown id."""
     rest = iter(found)
-    for topic in asked:
+    for topic in requested:
         indexes = topic.partition_indexes
-        is_unknown = name_of(topic, world) is None
+        is_unknown = name_of(topic, metadata) is None
         unknown = (FetchedOffset("", p, code=UNKNOWN_ID) for p in indexes)
         yield _called(topic), unknown if is_unknown else islice(rest, len(indexes))
 
@@ -356,21 +365,21 @@ def _by_name(found: Iterable[FetchedOffset]) -> Named:
     return (({"name": name}, offsets) for name, offsets in groupby(found, key=lambda offset: offset.topic))
 
 
-def _present(found: Iterable[FetchedOffset], world: GatewayData) -> Iterator[FetchedOffset]:
+def _present(found: Iterable[FetchedOffset], metadata: ListenerData) -> Iterator[FetchedOffset]:
     """Yield the found offsets without those whose topic is missing now, or was made anew, as far as is known."""
     ids = dict[str, str | None]()
     for offset in found:
         if offset.topic not in ids:
-            ids[offset.topic] = world.topic_id_of(offset.topic)
+            ids[offset.topic] = metadata.topic_id_of(offset.topic)
         topic_id = ids[offset.topic]
         if topic_id is None or (topic_id != NO_TOPIC and offset.topic_id in (UNSET, topic_id)):
             yield offset
 
 
-def _by_id(found: Iterable[FetchedOffset], world: GatewayData) -> Named:
+def _by_id(found: Iterable[FetchedOffset], metadata: ListenerData) -> Named:
     """Return the found offsets by the ids of their topics, without the topics whose id is not known."""
     for name, offsets in groupby(found, key=lambda offset: offset.topic):
-        if topic_id := world.topic_id_of(name):
+        if topic_id := metadata.topic_id_of(name):
             yield {"topic_id": id_of(topic_id)}, offsets
 
 
@@ -399,18 +408,18 @@ _DELETED_TOPIC = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _DELETED = _DELETED_TOPIC.OffsetDeleteResponsePartition
 
 
-def delete(message: Any, asker: Asker, world: GatewayData) -> Exchange:
+def delete(message: Any, asker: Asker, metadata: ListenerData) -> Exchange:
     """Delete offsets. The coordinator always gets a request: the group's error precedes those of missing partitions."""
     named = [(topic.name, tuple(p.partition_index for p in topic.partitions)) for topic in message.topics]
     topics = [topic for topic, partitions in named for _ in partitions]
-    known = [is_there(world, topic, p) for topic, partitions in named for p in partitions]
-    missing, about = about_missing(world, asker, message.group_id, Operation.DELETE, topics, known)
-    missing_code = world.missing_code
+    known = [is_there(metadata, topic, p) for topic, partitions in named for p in partitions]
+    missing, about = about_missing(metadata, asker, message.group_id, Operation.DELETE, topics, known)
+    missing_code = metadata.missing_code
     request = requests.OffsetDelete(
         **asker.fields(),
         group_id=message.group_id,
         topics=tuple(
-            requests.TopicPartitions(topic, tuple(p for p in partitions if is_there(world, topic, p)))
+            requests.TopicPartitions(topic, tuple(p for p in partitions if is_there(metadata, topic, p)))
             for topic, partitions in named
         ),
     )
@@ -423,4 +432,4 @@ def delete(message: Any, asker: Asker, world: GatewayData) -> Exchange:
         ended = each_with_its_code(message.topics, codes, _DELETED_TOPIC, _DELETED)
         return OffsetDeleteResponse(version=message.version, topics=ended)
 
-    return Exchange((Question(request), *about), deleted)
+    return Exchange((CoordinatorRequest(request), *about), deleted)

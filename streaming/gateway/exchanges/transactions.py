@@ -23,7 +23,7 @@ from coordinator.base.access import Operation
 from coordinator.base.errors import ErrorCode
 from coordinator.messages import requests
 from coordinator.messages.responses import AnyAnswer, TxnOffsetCommitAnswer
-from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Preparing, Question, expected
+from streaming.gateway.exchanges.exchange import Asker, CoordinatorRequest, Exchange, ListenerData, Preparing, expected
 from streaming.gateway.exchanges.offsets import (
     about_missing,
     codes_of,
@@ -57,20 +57,20 @@ def write(preparing: Preparing, message: Any, until_s: float) -> Awaitable[Any]:
     return preparing.write(message, until_s)
 
 
-def add_offsets(message: Any, asker: Asker, world: GatewayData, written: Any) -> Exchange:
+def add_offsets(message: Any, asker: Asker, metadata: ListenerData, written: Any) -> Exchange:
     """Answer whether the group's partition is in its transaction."""
     response = AddOffsetsToTxnResponse(version=message.version, error_code=written.code)
     return Exchange((), lambda answers: response)
 
 
-def commit_offsets(message: Any, asker: Asker, world: GatewayData, written: Any) -> Exchange:
+def commit_offsets(message: Any, asker: Asker, metadata: ListenerData, written: Any) -> Exchange:
     """Commit offsets that are pending until the transaction ends. A refused record commits nothing."""
     version = message.version
-    topics = [(name_of(topic, world), topic) for topic in message.topics]
+    topics = [(name_of(topic, metadata), topic) for topic in message.topics]
     named = [name for name, topic in topics for _ in topic.partitions]
-    known = [is_there(world, name, p.partition_index) for name, topic in topics for p in topic.partitions]
-    missing, about = about_missing(world, asker, message.group_id, Operation.READ, named, known)
-    missing_code = world.missing_code
+    known = [is_there(metadata, name, p.partition_index) for name, topic in topics for p in topic.partitions]
+    missing, about = about_missing(metadata, asker, message.group_id, Operation.READ, named, known)
+    missing_code = metadata.missing_code
 
     def respond(codes: Iterator[int]) -> ApiMessage:
         if version < OWN_ERRORS:
@@ -96,10 +96,10 @@ def commit_offsets(message: Any, asker: Asker, world: GatewayData, written: Any)
         topic_id=written.topic_id,
         producer_id=message.producer_id,
         producer_epoch=message.producer_epoch,
-        offsets=tuple(compress(to_commit(topics, world), known)),
+        offsets=tuple(compress(to_commit(topics, metadata), known)),
     )
     return Exchange(
-        (Question(request, at=written.at), *about),
+        (CoordinatorRequest(request, at=written.at), *about),
         lambda answers: committed(expected(answers[0], TxnOffsetCommitAnswer), answers[1:]),
     )
 

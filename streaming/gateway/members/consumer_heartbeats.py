@@ -29,7 +29,7 @@ from coordinator.messages.responses import (
     ConsumerGroupHeartbeatAnswer,
     ErrorAnswer,
 )
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.exchanges.consumer_groups import heartbeat_response
 from streaming.gateway.protocol.messages import encode
 
@@ -87,7 +87,7 @@ class _Held:
         is_over: Whether the response must be sent as soon as that answer has come.
     """
 
-    slot: Slot
+    in_flight: InFlightRequest
     request: ConsumerGroupHeartbeat
     answer: ConsumerGroupHeartbeatAnswer
     limit_ms: int
@@ -97,7 +97,7 @@ class _Held:
     is_over: bool = False
 
 
-class ConsumerHeartbeats:
+class ConsumerHeartbeatHolds:
     """The heartbeats of the consumer protocol on one connection. The response to the last one may be held.
 
     Args:
@@ -110,16 +110,16 @@ class ConsumerHeartbeats:
     def __init__(
         self,
         hold_ms_max: int,
-        give: Callable[[Slot, bytes], None],
+        give: Callable[[InFlightRequest, bytes], None],
         ask_again: AskAgain,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._hold_ms_max, self._give, self._ask_again, self._clock = hold_ms_max, give, ask_again, clock
-        self._behind: str | None = None
+        self._member_behind: str | None = None
         self._owned: dict[str, Owned] = {}
         self._given: dict[str, Owned] = {}
         self._held: _Held | None = None
-        self._told_ms: int | None = None
+        self._reported_ms: int | None = None
         self._ended_s: float | None = None
         self._slow_s = float("-inf")
 
@@ -129,19 +129,21 @@ class ConsumerHeartbeats:
         return self._hold_ms_max > 0
 
     @property
-    def told_ms(self) -> int | None:
+    def reported_ms(self) -> int | None:
         """The interval of the last response, for which the client waits for the next one; None before a response."""
-        return self._told_ms
+        return self._reported_ms
 
-    def answer_now(self, slot: Slot, answer: ConsumerGroupHeartbeatAnswer) -> ConsumerGroupHeartbeatAnswer:
+    def answer_now(
+        self, in_flight: InFlightRequest, answer: ConsumerGroupHeartbeatAnswer
+    ) -> ConsumerGroupHeartbeatAnswer:
         """Return an answer that is not held, with the interval for the client."""
-        return self._with_interval(answer, self._is_prompt(slot))
+        return self._with_interval(answer, self._is_prompt(in_flight))
 
     def end_early(self) -> None:
         """Record that the client sends other requests between its heartbeats: its responses get the short interval."""
         self._ended_s = self._clock()
 
-    def note_slow(self) -> None:
+    def record_slow(self) -> None:
         """Record that a client had no answer of the coordinator in time: it is told the usual interval for a while."""
         self._slow_s = self._clock()
 
@@ -150,22 +152,24 @@ class ConsumerHeartbeats:
 
         With an error it sends a full request, whose answer has all of that. A join does so by itself.
         """
-        if request.member_id != self._behind:
+        if request.member_id != self._member_behind:
             return False
-        self._behind = None
+        self._member_behind = None
         return request.member_epoch > 0 and not request.is_full
 
-    def hold(self, slot: Slot, request: ConsumerGroupHeartbeat, answer: ConsumerGroupHeartbeatAnswer) -> bool:
+    def hold(
+        self, in_flight: InFlightRequest, request: ConsumerGroupHeartbeat, answer: ConsumerGroupHeartbeatAnswer
+    ) -> bool:
         """Hold a response and return True; return False if it must be sent now."""
-        self._note(request, answer)
+        self._record(request, answer)
         if not self._is_without_news(request, answer):
             return False
-        limit_ms = min(answer.heartbeat_interval_ms, self._told_ms or answer.heartbeat_interval_ms)
-        hold_ms = min(self._hold_ms_max, limit_ms - MARGIN_MS) - self._age_ms(slot)
+        limit_ms = min(answer.heartbeat_interval_ms, self._reported_ms or answer.heartbeat_interval_ms)
+        hold_ms = min(self._hold_ms_max, limit_ms - MARGIN_MS) - self._age_ms(in_flight)
         if hold_ms <= 0:
             return False
         assert self._held is None, "a heartbeat comes after the response to the one before"
-        self._held = _Held(slot, request, answer, limit_ms, self._is_prompt(slot))
+        self._held = _Held(in_flight, request, answer, limit_ms, self._is_prompt(in_flight))
         self._wait(self._held, hold_ms, self._end_hold)
         return True
 
@@ -185,7 +189,7 @@ class ConsumerHeartbeats:
                 member_epoch=held.answer.member_epoch,
                 again=True,
             )
-            self._ask_again(request, lambda answer: self._take(held, answer))
+            self._ask_again(request, lambda answer: self._handle(held, answer))
 
     def release(self) -> None:
         """Send the held response, because the client has sent another request."""
@@ -201,7 +205,7 @@ class ConsumerHeartbeats:
 
     # -- the member's partitions ---------------------------------------------------------------------------------------
 
-    def _note(self, request: ConsumerGroupHeartbeat, answer: ConsumerGroupHeartbeatAnswer) -> None:
+    def _record(self, request: ConsumerGroupHeartbeat, answer: ConsumerGroupHeartbeatAnswer) -> None:
         """Store the partitions that the member owns, and those that the answer assigns to it."""
         member_id = answer.member_id or request.member_id
         if is_gone(request, answer):
@@ -233,12 +237,12 @@ class ConsumerHeartbeats:
             return
         if held.is_asking:
             held.is_over = True
-            patience_ms = held.limit_ms - PATIENCE_MS - self._age_ms(held.slot)
+            patience_ms = held.limit_ms - PATIENCE_MS - self._age_ms(held.in_flight)
             self._wait(held, max(patience_ms, 0), self._give_up)
         else:
             self._send(held)
 
-    def _take(self, held: _Held, answer: AnyAnswer) -> None:
+    def _handle(self, held: _Held, answer: AnyAnswer) -> None:
         """Handle the answer to the heartbeat on the member's behalf: send the response if it has a change."""
         if held is not self._held:
             return
@@ -248,7 +252,7 @@ class ConsumerHeartbeats:
             return
         before = held.answer
         held.answer = answer if answer.assignment is not None else replace(answer, assignment=before.assignment)
-        self._note(replace(held.request, topic_partitions=None), held.answer)
+        self._record(replace(held.request, topic_partitions=None), held.answer)
         is_over = held.is_over or (before.pending == "waiting" and answer.pending != "waiting")
         if is_over or answer.assignment is not None or answer.pending == "revoking":
             self._send(held)
@@ -266,14 +270,16 @@ class ConsumerHeartbeats:
         A static member that joins again is refused for good, because its instance id has an owner: itself.
         """
         if held.request.member_epoch == 0 and error.code in PASSING:
-            self._behind = held.answer.member_id
+            self._member_behind = held.answer.member_id
             self._send(held)
         else:
             self._finish(held, error)
 
     def _finish(self, held: _Held, answer: AnyAnswer) -> None:
         self.forget()
-        self._give(held.slot, encode(heartbeat_response(answer, held.slot.header.version), held.slot.header))
+        self._give(
+            held.in_flight, encode(heartbeat_response(answer, held.in_flight.header.version), held.in_flight.header)
+        )
 
     def _wait(self, held: _Held, wait_ms: float, then: Callable[[], None]) -> None:
         if held.timer is not None:
@@ -287,17 +293,17 @@ class ConsumerHeartbeats:
             return answer
         now_s = self._clock()
         if not is_prompt:
-            self.note_slow()
+            self.record_slow()
         is_short = self._ended_s is not None and self._slow_s + SHORT_FOR_S <= now_s < self._ended_s + SHORT_FOR_S
         usual_ms = answer.heartbeat_interval_ms
-        self._told_ms = min(usual_ms, SHORT_INTERVAL_MS) if is_short else usual_ms
-        return replace(answer, heartbeat_interval_ms=self._told_ms)
+        self._reported_ms = min(usual_ms, SHORT_INTERVAL_MS) if is_short else usual_ms
+        return replace(answer, heartbeat_interval_ms=self._reported_ms)
 
-    def _is_prompt(self, slot: Slot) -> bool:
-        return self._age_ms(slot) - slot.waited_ms <= PROMPT_MS
+    def _is_prompt(self, in_flight: InFlightRequest) -> bool:
+        return self._age_ms(in_flight) - in_flight.waited_ms <= PROMPT_MS
 
-    def _age_ms(self, slot: Slot) -> float:
-        return (self._clock() - slot.since_s) * 1_000
+    def _age_ms(self, in_flight: InFlightRequest) -> float:
+        return (self._clock() - in_flight.since_s) * 1_000
 
 
 def is_gone(request: ConsumerGroupHeartbeat, answer: ConsumerGroupHeartbeatAnswer) -> bool:

@@ -23,7 +23,7 @@ from kafka.protocol.consumer.group import HeartbeatResponse
 from coordinator.base.errors import ErrorCode
 from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.responses import RebalanceNotice
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.coordinator.batching import ticks_to_wait
 from streaming.gateway.protocol.api import BEFORE_AUTHENTICATION, Handling
 from streaming.gateway.protocol.messages import encode
@@ -39,7 +39,7 @@ and send no other request before they have the response.
 """
 
 
-class Heartbeats:
+class HeartbeatHolds:
     """The heartbeats of one connection. The response to the last one may be held.
 
     Args:
@@ -54,8 +54,8 @@ class Heartbeats:
     def __init__(
         self,
         hold_ms_max: int,
-        give: Callable[[Slot, bytes], None],
-        count: Callable[[Slot], None] = lambda _: None,
+        give: Callable[[InFlightRequest, bytes], None],
+        count: Callable[[InFlightRequest], None] = lambda _: None,
         send_now: Callable[[Heartbeat], None] = lambda _: None,
         tick_ms: int = 0,
         authenticates_soon: Callable[[], bool] = lambda: False,
@@ -64,9 +64,9 @@ class Heartbeats:
         self._tick_ms, self._authenticates_soon = tick_ms, authenticates_soon
         self._session_ms: dict[str, int] = {}
         self._sent_s: dict[str, float] = {}
-        self._waiting: tuple[Slot, Heartbeat] | None = None
+        self._waiting: tuple[InFlightRequest, Heartbeat] | None = None
         self._is_of_groups = True
-        self._held: tuple[Slot, str, bytes] | None = None
+        self._held: tuple[InFlightRequest, str, bytes] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -74,7 +74,7 @@ class Heartbeats:
         """Whether the client uses this connection only for its groups, and will not authenticate again soon."""
         return self._is_of_groups and not self._authenticates_soon()
 
-    def asked(self, handling: Handling) -> None:
+    def record_request(self, handling: Handling) -> None:
         """Record the handling of a request. After a request that is not a group's, no response is held any more."""
         self._is_of_groups &= handling in OF_GROUPS
 
@@ -87,7 +87,7 @@ class Heartbeats:
         self._session_ms[member_id] = session_timeout_ms
         self._sent_s.pop(member_id, None)
 
-    def ticks_to_wait(self, slot: Slot, heartbeat: Heartbeat, *, is_only: bool) -> int:
+    def ticks_to_wait(self, in_flight: InFlightRequest, heartbeat: Heartbeat, *, is_only: bool) -> int:
         """Return for how many ticks a heartbeat may wait; 0 for none. It then waits until `answered` or `release`.
 
         It may wait if the member's last heartbeat over this connection was answered without an error, if no notice has
@@ -98,31 +98,31 @@ class Heartbeats:
         if sent_s is None or not (self.may_hold and is_only):
             return 0
         session_ms = self._session_ms.get(heartbeat.member_id, 0)
-        ticks = ticks_to_wait(self._tick_ms, session_ms, session_ms - (slot.since_s - sent_s) * 1_000)
+        ticks = ticks_to_wait(self._tick_ms, session_ms, session_ms - (in_flight.since_s - sent_s) * 1_000)
         if ticks:
-            self._waiting = slot, heartbeat
+            self._waiting = in_flight, heartbeat
         return ticks
 
-    def answered(self, slot: Slot, member_id: str, code: int) -> bool:
+    def answered(self, in_flight: InFlightRequest, member_id: str, code: int) -> bool:
         """Record the response to a heartbeat. Return False if a notice has answered it already."""
-        if self._waiting and self._waiting[0] is slot:
+        if self._waiting and self._waiting[0] is in_flight:
             self._waiting = None
-        if slot.answer is not None:
+        if in_flight.answer is not None:
             return False
         if not code:
-            self._sent_s[member_id] = slot.since_s
+            self._sent_s[member_id] = in_flight.since_s
         return True
 
-    def hold(self, slot: Slot, member_id: str, answer: bytes) -> bool:
+    def hold(self, in_flight: InFlightRequest, member_id: str, answer: bytes) -> bool:
         """Hold a response and return True; return False if it must be sent now."""
         if not self.may_hold:
             return False
         hold_ms = min(self._hold_ms_max, self._session_ms.get(member_id, 0) // SESSIONS_PART)
-        hold_ms -= int((time.monotonic() - slot.since_s) * 1_000)
+        hold_ms -= int((time.monotonic() - in_flight.since_s) * 1_000)
         if hold_ms <= 0:
             return False
         assert self._held is None, "a heartbeat comes after the response to the one before"
-        self._held = slot, member_id, answer
+        self._held = in_flight, member_id, answer
         self._timer = asyncio.get_running_loop().call_later(hold_ms / 1_000, self.release)
         return True
 
@@ -133,14 +133,14 @@ class Heartbeats:
         """
         self._sent_s.pop(notice.member_id, None)
         if self._held and self._held[1] == notice.member_id:
-            slot = self._held[0]
+            in_flight = self._held[0]
             self.forget()
-            self._give(slot, _rebalancing(slot))
+            self._give(in_flight, _rebalancing(in_flight))
         elif self._waiting and self._waiting[1].member_id == notice.member_id:
-            slot = self._waiting[0]
+            in_flight = self._waiting[0]
             self._waiting = None
-            self._count(slot)
-            self._give(slot, _rebalancing(slot))
+            self._count(in_flight)
+            self._give(in_flight, _rebalancing(in_flight))
 
     def release(self) -> None:
         """Send the held response, or the heartbeat that waits for the next tick."""
@@ -148,9 +148,9 @@ class Heartbeats:
             self._send_now(self._waiting[1])
             self._waiting = None
         if self._held:
-            slot, _, answer = self._held
+            in_flight, _, answer = self._held
             self.forget()
-            self._give(slot, answer)
+            self._give(in_flight, answer)
 
     def forget(self) -> None:
         """Discard the held response."""
@@ -159,6 +159,6 @@ class Heartbeats:
         self._held = self._timer = None
 
 
-def _rebalancing(slot: Slot) -> bytes:
-    news = HeartbeatResponse(version=slot.header.version, error_code=ErrorCode.REBALANCE_IN_PROGRESS.number)
-    return encode(news, slot.header)
+def _rebalancing(in_flight: InFlightRequest) -> bytes:
+    news = HeartbeatResponse(version=in_flight.header.version, error_code=ErrorCode.REBALANCE_IN_PROGRESS.number)
+    return encode(news, in_flight.header)

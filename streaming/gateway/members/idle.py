@@ -12,20 +12,20 @@ from collections.abc import Callable
 
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.responses import AnyAnswer, AssignmentNotice, ConsumerGroupHeartbeatAnswer, HeartbeatAnswer
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.coordinator.batching import ticks_to_wait
-from streaming.gateway.coordinator.routing import Gatherings
+from streaming.gateway.coordinator.routing import HeartbeatBatchers
 
 MEMBERS_MAX = 100
 """The members at rest of one connection; beyond it the oldest is dropped, and its next heartbeat does not wait. A
 client has one."""
 
 
-class Resting:
+class IdleMembers:
     """The members at rest of one connection, and the heartbeat that waits.
 
     Args:
-        gathering: Sends the heartbeats that wait at the next tick.
+        batchers: Sends the heartbeats that wait at the next tick.
         session_ms: The session timeout of members.
         interval_ms: The heartbeat interval before an answer of the coordinator has named one.
         send_now: Called with a heartbeat that must not wait any longer.
@@ -33,17 +33,17 @@ class Resting:
 
     def __init__(
         self,
-        gathering: Gatherings,
+        batchers: HeartbeatBatchers,
         session_ms: int,
         interval_ms: int,
         send_now: Callable[[ConsumerGroupHeartbeat], None],
     ) -> None:
-        self._gathering, self._send_now = gathering, send_now
+        self._batchers, self._send_now = batchers, send_now
         self._session_ms, self._interval_ms = session_ms, interval_ms
         self._came_s: dict[str, float] = {}
-        self._waiting: tuple[Slot, ConsumerGroupHeartbeat] | None = None
+        self._waiting: tuple[InFlightRequest, ConsumerGroupHeartbeat] | None = None
 
-    def ticks_to_wait(self, slot: Slot, request: ConsumerGroupHeartbeat, patience_ms: float) -> int:
+    def ticks_to_wait(self, in_flight: InFlightRequest, request: ConsumerGroupHeartbeat, patience_ms: float) -> int:
         """Return for how many ticks a heartbeat may wait; 0 for none. If it may, it waits until its tick or `release`.
 
         The session counts from the time of the heartbeat's record, up to a tick after the client has sent it. So it
@@ -55,11 +55,11 @@ class Resting:
         came_s = self._came_s.pop(request.member_id, None)
         if came_s is None or not request.is_bare:
             return 0
-        left_ms = self._session_ms - (slot.since_s - came_s) * 1_000
-        ticks = ticks_to_wait(self._gathering.tick_ms, self._session_ms, min(left_ms, patience_ms))
+        left_ms = self._session_ms - (in_flight.since_s - came_s) * 1_000
+        ticks = ticks_to_wait(self._batchers.tick_ms, self._session_ms, min(left_ms, patience_ms))
         if ticks:
-            self._waiting = slot, request
-            slot.waited_ms = self._gathering.until_tick_ms(ticks)
+            self._waiting = in_flight, request
+            in_flight.waited_ms = self._batchers.until_tick_ms(ticks)
         return ticks
 
     def complete(self, request: ConsumerGroupHeartbeat, answer: AnyAnswer) -> AnyAnswer:
@@ -73,13 +73,13 @@ class Resting:
             heartbeat_interval_ms=self._interval_ms,
         )
 
-    def note(self, slot: Slot, request: ConsumerGroupHeartbeat, answer: AnyAnswer) -> None:
+    def record(self, in_flight: InFlightRequest, request: ConsumerGroupHeartbeat, answer: AnyAnswer) -> None:
         """Note that a member is at rest, if the answer to its heartbeat has no news."""
         if not isinstance(answer, ConsumerGroupHeartbeatAnswer) or answer.code or request.member_epoch <= 0:
             return
         self._interval_ms = answer.heartbeat_interval_ms
         if answer.assignment is None and answer.pending == "none" and not answer.ask:
-            self._came_s[request.member_id] = slot.since_s
+            self._came_s[request.member_id] = in_flight.since_s
             if len(self._came_s) > MEMBERS_MAX:
                 del self._came_s[next(iter(self._came_s))]
 
@@ -92,7 +92,7 @@ class Resting:
     def release(self) -> None:
         """Send the heartbeat that waits for the next tick. After the tick this has no effect."""
         if self._waiting:
-            slot, request = self._waiting
-            slot.waited_ms = min(slot.waited_ms, (time.monotonic() - slot.since_s) * 1_000)
+            in_flight, request = self._waiting
+            in_flight.waited_ms = min(in_flight.waited_ms, (time.monotonic() - in_flight.since_s) * 1_000)
             self._waiting = None
             self._send_now(request)

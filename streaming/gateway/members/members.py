@@ -26,23 +26,23 @@ from coordinator.messages.responses import (
     JoinGroupAnswer,
 )
 from streaming.gateway.connection.flow_control import Flow
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.connection.tasks import Work
 from streaming.gateway.coordinator.outstanding import key_of
 from streaming.gateway.exchanges.consumer_groups import heartbeat_response
-from streaming.gateway.exchanges.exchange import Question, expected, may
+from streaming.gateway.exchanges.exchange import CoordinatorRequest, expected, may
 from streaming.gateway.exchanges.membership import topics_of
 from streaming.gateway.members.consumer_heartbeats import (
     MEMBERS_MAX,
     PATIENCE_MS,
-    ConsumerHeartbeats,
+    ConsumerHeartbeatHolds,
     is_gone,
     no_answer,
 )
-from streaming.gateway.members.heartbeat_holds import Heartbeats
-from streaming.gateway.members.idle import Resting
-from streaming.gateway.members.late_responses import LateAnswers
-from streaming.gateway.members.mailbox import Questions
+from streaming.gateway.members.heartbeat_holds import HeartbeatHolds
+from streaming.gateway.members.idle import IdleMembers
+from streaming.gateway.members.late_responses import LateResponses
+from streaming.gateway.members.mailbox import Mailbox
 from streaming.gateway.members.services import Shared
 from streaming.gateway.members.topic_updates import Follower
 
@@ -57,7 +57,7 @@ class Members:
     """The members of one connection.
 
     Args:
-        heartbeats: The holder of classic heartbeats; its `may_hold` applies to these heartbeats too.
+        holds: The holder of classic heartbeats; its `may_hold` applies to these heartbeats too.
         may_see: Returns whether the client may see a topic.
     """
 
@@ -66,96 +66,102 @@ class Members:
         shared: Shared,
         flow: Flow,
         work: Work,
-        questions: Questions,
-        heartbeats: Heartbeats,
+        mailbox: Mailbox,
+        holds: HeartbeatHolds,
         may_see: Callable[[str], bool],
     ) -> None:
-        self._topics, self._following = shared.topics, shared.following
-        self._unanswered = shared.asking.unanswered
-        self._flow, self._work, self._questions, self._may_see = flow, work, questions, may_see
-        self._heartbeats = heartbeats
+        self._topics, self._topic_updates = shared.topics, shared.topic_updates
+        self._outstanding = shared.coordinators.outstanding
+        self._flow, self._work, self._mailbox, self._may_see = flow, work, mailbox, may_see
+        self._holds = holds
         self._has_rules = shared.settings.access == "rules"
         self._interval_ms = shared.settings.group_consumer_heartbeat_interval_ms
         hold_ms_max = shared.settings.gateway_consumer_heartbeat_hold_ms
-        self._holding = ConsumerHeartbeats(hold_ms_max, flow.give, self._ask)
+        self._holding = ConsumerHeartbeatHolds(hold_ms_max, flow.give, self._ask)
         session_ms = shared.settings.group_consumer_session_timeout_ms
-        self._resting = Resting(shared.asking.gathering, session_ms, self._interval_ms, questions.send_now)
-        self._late = LateAnswers(self._interval_ms / 1_000)
+        self._idle = IdleMembers(shared.coordinators.batchers, session_ms, self._interval_ms, mailbox.send_now)
+        self._late = LateResponses(self._interval_ms / 1_000)
         self._is_closed = False
         self._followers: dict[tuple[str, str], Follower] = {}
-        self._timers: dict[Slot, asyncio.TimerHandle] = {}
+        self._timers: dict[InFlightRequest, asyncio.TimerHandle] = {}
 
-    def came(self, slot: Slot, member_epoch: int) -> None:
+    def came(self, in_flight: InFlightRequest, member_epoch: int) -> None:
         """Wait for the answer to a heartbeat of a member for a bounded time."""
         if member_epoch > 0:
-            interval_ms = self._holding.told_ms or self._interval_ms
+            interval_ms = self._holding.reported_ms or self._interval_ms
             patience_s = max(interval_ms - PATIENCE_MS, PATIENCE_MS) / 1_000
-            self._timers[slot] = asyncio.get_running_loop().call_later(patience_s, self._give_up, slot)
+            self._timers[in_flight] = asyncio.get_running_loop().call_later(patience_s, self._give_up, in_flight)
 
-    def take_over(self, slot: Slot, request: ConsumerGroupHeartbeat, later: Callable[[], object]) -> bool:
+    def take_over(
+        self, in_flight: InFlightRequest, request: ConsumerGroupHeartbeat, later: Callable[[], object]
+    ) -> bool:
         """Return whether a heartbeat is not sent now.
 
         The client must send a full one first, or the answer to an earlier one answers it too, or an earlier one over
         another connection has no answer yet. In the last case `later` is called after that answer.
         """
         if self._holding.is_behind(request):
-            self._respond(slot, no_answer())
+            self._respond(in_flight, no_answer())
             return True
         is_elsewhere = request.member_epoch > 0 and not self._late.knows(request)
-        if is_elsewhere and self._unanswered.wait(key_of(request), lambda: self._is_open(slot) and later()):
+        if is_elsewhere and self._outstanding.wait(key_of(request), lambda: self._is_open(in_flight) and later()):
             return True
-        if not self._late.take_over(slot, request):
+        if not self._late.take_over(in_flight, request):
             return False
         if (answer := self._late.answer_to(request)) is not None:
-            self._react(slot, request, answer, repeats=0)
+            self._react(in_flight, request, answer, repeats=0)
         return True
 
-    def ticks_to_wait(self, slot: Slot, request: ConsumerGroupHeartbeat, *, is_only: bool) -> int:
+    def ticks_to_wait(self, in_flight: InFlightRequest, request: ConsumerGroupHeartbeat, *, is_only: bool) -> int:
         """Return for how many ticks a heartbeat may wait; 0 for none: see `idle`.
 
         Args:
             is_only: No other request of the connection waits for a response.
         """
-        patience_ms, timer = 0.0, self._timers.get(slot)
-        if timer is not None and self._heartbeats.may_hold and is_only:
+        patience_ms, timer = 0.0, self._timers.get(in_flight)
+        if timer is not None and self._holds.may_hold and is_only:
             patience_ms = (timer.when() - asyncio.get_running_loop().time()) * 1_000
-        return self._resting.ticks_to_wait(slot, request, patience_ms)
+        return self._idle.ticks_to_wait(in_flight, request, patience_ms)
 
-    def _is_open(self, slot: Slot) -> bool:
+    def _is_open(self, in_flight: InFlightRequest) -> bool:
         """Return whether the client waits for a response."""
-        return slot.answer is None and not self._is_closed
+        return in_flight.answer is None and not self._is_closed
 
-    def answered(self, slot: Slot, request: ConsumerGroupHeartbeat, answer: AnyAnswer, repeats: int = 0) -> None:
+    def answered(
+        self, in_flight: InFlightRequest, request: ConsumerGroupHeartbeat, answer: AnyAnswer, repeats: int = 0
+    ) -> None:
         """Send the response to a heartbeat, hold it, or repeat the heartbeat with the facts that it lacks."""
-        answer = self._resting.complete(request, answer)
-        waiting = self._late.deliver(slot, request, answer)
-        if waiting is slot:
-            self._resting.note(slot, request, answer)
+        answer = self._idle.complete(request, answer)
+        waiting = self._late.deliver(in_flight, request, answer)
+        if waiting is in_flight:
+            self._idle.record(in_flight, request, answer)
         if waiting is not None:
             self._react(waiting, request, answer, repeats)
 
-    def _react(self, slot: Slot, request: ConsumerGroupHeartbeat, answer: AnyAnswer, repeats: int) -> None:
+    def _react(
+        self, in_flight: InFlightRequest, request: ConsumerGroupHeartbeat, answer: AnyAnswer, repeats: int
+    ) -> None:
         if not isinstance(answer, ConsumerGroupHeartbeatAnswer):
-            self._respond(slot, answer)
+            self._respond(in_flight, answer)
             return
         if answer.code and answer.ask and repeats < REPEATS_MAX:
-            self._work.begin(self._repeat(slot, request, answer, repeats))
+            self._work.begin(self._repeat(in_flight, request, answer, repeats))
             return
         self._follow(request, answer)
-        if self._may_hold(slot) and self._holding.hold(slot, request, answer):
-            self._answered_in_time(slot)
-            self._flow.count(slot)
+        if self._may_hold(in_flight) and self._holding.hold(in_flight, request, answer):
+            self._answered_in_time(in_flight)
+            self._flow.count(in_flight)
         else:
-            self._respond(slot, self._holding.answer_now(slot, answer))
+            self._respond(in_flight, self._holding.answer_now(in_flight, answer))
 
     def tell(self, notice: AssignmentNotice) -> None:
         """Send a heartbeat on behalf of the notice's member, if the response to it is held; else the one that waits."""
-        self._resting.tell(notice)
+        self._idle.tell(notice)
         self._holding.tell(notice)
 
     def release(self) -> None:
         """Send the held response, or the heartbeat that waits, because the client has sent another request."""
-        self._resting.release()
+        self._idle.release()
         self._holding.release()
 
     def close(self) -> None:
@@ -165,48 +171,52 @@ class Members:
         for timer in self._timers.values():
             timer.cancel()
         for follower in self._followers.values():
-            self._following.drop(follower)
+            self._topic_updates.remove(follower)
 
     # -- responses -----------------------------------------------------------------------------------------------------
 
-    def _may_hold(self, slot: Slot) -> bool:
+    def _may_hold(self, in_flight: InFlightRequest) -> bool:
         """Return whether the client uses the connection only for its groups, and waits for this response alone."""
-        if not (self._holding.is_on and self._heartbeats.may_hold):
+        if not (self._holding.is_on and self._holds.may_hold):
             return False
-        if not self._flow.slots.is_only(slot):
+        if not self._flow.queue.is_only(in_flight):
             self._holding.end_early()
             return False
         return True
 
-    def _respond(self, slot: Slot, answer: AnyAnswer) -> None:
-        self._answered_in_time(slot)
-        self._flow.respond(slot, heartbeat_response(answer, slot.header.version))
+    def _respond(self, in_flight: InFlightRequest, answer: AnyAnswer) -> None:
+        self._answered_in_time(in_flight)
+        self._flow.respond(in_flight, heartbeat_response(answer, in_flight.header.version))
 
-    def _answered_in_time(self, slot: Slot) -> None:
-        if (timer := self._timers.pop(slot, None)) is not None:
+    def _answered_in_time(self, in_flight: InFlightRequest) -> None:
+        if (timer := self._timers.pop(in_flight, None)) is not None:
             timer.cancel()
 
-    def _give_up(self, slot: Slot) -> None:
-        if slot.answer is None:
-            self._holding.note_slow()
-            self._respond(slot, no_answer())
+    def _give_up(self, in_flight: InFlightRequest) -> None:
+        if in_flight.answer is None:
+            self._holding.record_slow()
+            self._respond(in_flight, no_answer())
 
     async def _repeat(
-        self, slot: Slot, request: ConsumerGroupHeartbeat, answer: ConsumerGroupHeartbeatAnswer, repeats: int
+        self,
+        in_flight: InFlightRequest,
+        request: ConsumerGroupHeartbeat,
+        answer: ConsumerGroupHeartbeatAnswer,
+        repeats: int,
     ) -> None:
         assert answer.ask, "the coordinator asks for something"
         await self._topics.learn(answer.ask.topics)
         facts = {fact.topic: fact for fact in self._topics.facts_of(answer.ask.topics)}
         facts = facts | {fact.topic: fact for fact in request.topics if fact.topic not in facts}
         request = replace(request, topics=tuple(facts.values())[:SUBSCRIBED_NAMES_MAX])
-        self._ask(request, lambda said: self.answered(slot, request, said, repeats + 1))
+        self._ask(request, lambda said: self.answered(in_flight, request, said, repeats + 1))
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def _ask(self, request: Request, then: Callable[[AnyAnswer], object] = lambda _: None) -> None:
         """Send a request, with a new id and the client's identity, and call `then` with its answer."""
-        question = Question(replace(request, **self._questions.fields()))
-        self._questions.ask((question,), lambda answers: then(answers[0]))
+        question = CoordinatorRequest(replace(request, **self._mailbox.fields()))
+        self._mailbox.ask((question,), lambda answers: then(answers[0]))
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
@@ -222,7 +232,7 @@ class Members:
             return
         follower = self._follower(key, topics_of(request))
         self._add(key, follower, None)
-        self._work.begin(self._following.answer(follower, Ask(follower.names)))
+        self._work.begin(self._topic_updates.answer(follower, Ask(follower.names)))
 
     def left(self, group_id: str, member_id: str) -> None:
         """Stop following the topics of a classic member."""
@@ -245,12 +255,12 @@ class Members:
             pattern_now = before.pattern if before and pattern is None else pattern or ""
             self._add(key, self._follower(key, names_now, pattern_now), request.regex_topics)
         if answer.ask and (known := self._followers.get(key)) is not None:
-            self._work.begin(self._following.answer(known, answer.ask))
+            self._work.begin(self._topic_updates.answer(known, answer.ask))
 
     def _follower(self, key: tuple[str, str], names: tuple[str, ...], pattern: str = "") -> Follower:
         return Follower(
             *key,
-            asker=self._questions,
+            asker=self._mailbox,
             send=self._ask,
             may_see=self._may_see,
             describable=partial(self._describable, key[0]),
@@ -261,21 +271,21 @@ class Members:
     def _add(self, key: tuple[str, str], follower: Follower, matched: tuple[str, ...] | None) -> None:
         self._followers.pop(key, None)
         self._followers[key] = follower
-        self._following.subscribe(follower, matched)
+        self._topic_updates.subscribe(follower, matched)
         if len(self._followers) > MEMBERS_MAX:
             self._forget(next(iter(self._followers)))
 
     def _forget(self, key: tuple[str, str]) -> None:
         if (follower := self._followers.pop(key, None)) is not None:
-            self._following.drop(follower)
+            self._topic_updates.remove(follower)
 
     async def _describable(self, group_id: str, topics: tuple[str, ...]) -> tuple[str, ...] | None:
         """Return those topics that the rules let the client describe; None if the coordinator does not answer."""
         if not (self._has_rules and topics):
             return topics
-        question = may(self._questions, group_id, [(Operation.DESCRIBE, Resource.TOPIC, topic) for topic in topics])
+        question = may(self._mailbox, group_id, [(Operation.DESCRIBE, Resource.TOPIC, topic) for topic in topics])
         try:
-            answer = expected(await self._questions.answer_to(question, RIGHTS_WAIT_S), CheckAccessAnswer)
+            answer = expected(await self._mailbox.answer_to(question, RIGHTS_WAIT_S), CheckAccessAnswer)
         except TimeoutError:
             return None
         return None if answer.code else tuple(compress(topics, answer.allowed))

@@ -5,10 +5,10 @@ from typing import Any, Protocol
 
 from streaming.config.settings import Settings
 from streaming.gateway.connection.metrics import Metrics
-from streaming.gateway.connection.send_buffer import Holder, Ledger
+from streaming.gateway.connection.send_buffer import Holder, MemoryBudget
 from streaming.gateway.coordinator.routing import Coordinators
 from streaming.gateway.coordinator.transaction_writer import Transactions
-from streaming.gateway.members.topic_updates import Following
+from streaming.gateway.members.topic_updates import TopicUpdates
 from streaming.gateway.members.topics import Topics
 from streaming.gateway.relay.authorizer import Authorizer
 from streaming.gateway.relay.broker_connection import Upstream
@@ -68,13 +68,13 @@ class Shared(Protocol):
     """
 
     settings: Settings
-    asking: Coordinators
+    coordinators: Coordinators
     cluster: Cluster
     topics: Topics
-    following: Following
+    topic_updates: TopicUpdates
     transactions: Transactions
     authorizer: Authorizer
-    ledger: Ledger
+    memory_budget: MemoryBudget
     room: Room
     metrics: Metrics
     mechanisms: tuple[str, ...]
@@ -89,12 +89,12 @@ class Shared(Protocol):
             group_ids: The groups that the client looks for.
         """
 
-    def turn_away(self, group_ids: Sequence[str], client: ClientKey) -> bool:
+    def reject_moved(self, group_ids: Sequence[str], client: ClientKey) -> bool:
         """Close all connections of a client if the gateway cannot write to the shard of one of its groups. Return
         whether they are closed: the client then looks for another gateway."""
 
-    def is_turned_away(self, client: ClientKey) -> bool:
-        """Return whether `turn_away` has closed the connections of a client a moment ago."""
+    def is_rejected(self, client: ClientKey) -> bool:
+        """Return whether `reject_moved` has closed the connections of a client a moment ago."""
 
     async def open_upstream(self, node_id: int | None, upstream: Upstream) -> None:
         """Connect to a broker.

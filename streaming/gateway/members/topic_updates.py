@@ -61,15 +61,15 @@ class Group:
     """A group, its members behind this gateway, and the facts that this gateway has sent to it.
 
     Args:
-        told: The confirmed facts, by topic.
+        confirmed: The confirmed facts, by topic.
         matched: The topics of each pattern.
-        unanswered: The requests without an answer, each with the monotonic time at which it counts as lost.
+        outstanding: The requests without an answer, each with the monotonic time at which it counts as lost.
     """
 
     members: dict[str, Follower] = field(default_factory=dict)
-    told: dict[str, TopicFact] = field(default_factory=dict)
+    confirmed: dict[str, TopicFact] = field(default_factory=dict)
     matched: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    unanswered: dict[object, float] = field(default_factory=dict)
+    outstanding: dict[object, float] = field(default_factory=dict)
 
     @property
     def patterns(self) -> dict[str, Follower]:
@@ -84,13 +84,13 @@ class Group:
 
     def waits(self, now_s: float) -> bool:
         """Return whether a request has no answer yet, and is not lost."""
-        for request in [each for each, until_s in self.unanswered.items() if until_s <= now_s]:
-            del self.unanswered[request]
-        return bool(self.unanswered)
+        for request in [each for each, until_s in self.outstanding.items() if until_s <= now_s]:
+            del self.outstanding[request]
+        return bool(self.outstanding)
 
     def forget_unused(self, names: Iterable[str]) -> None:
         """Remove everything about other topics than these, and about patterns that no member has."""
-        self.told = {name: self.told[name] for name in names if name in self.told}
+        self.confirmed = {name: self.confirmed[name] for name in names if name in self.confirmed}
         patterns = self.patterns
         self.matched = {pattern: topics for pattern, topics in self.matched.items() if pattern in patterns}
 
@@ -115,7 +115,7 @@ class Part:
     patterns: Sequence[Resolved] = ()
 
 
-class Following:
+class TopicUpdates:
     """The groups of one gateway.
 
     Args:
@@ -143,7 +143,7 @@ class Following:
         if matched is not None:
             group.matched.setdefault(follower.pattern, matched)
 
-    def drop(self, follower: Follower) -> None:
+    def remove(self, follower: Follower) -> None:
         """Stop following the topics of a member, which has left or whose connection is closed."""
         group = self._groups.get(follower.group_id)
         if group is not None and group.members.get(follower.member_id) is follower:
@@ -153,16 +153,16 @@ class Following:
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
-    async def keep(self, period_s: float) -> None:
+    async def run(self, period_s: float) -> None:
         """Send the groups the changes of their topics, for ever."""
         while True:
             await asyncio.sleep(period_s)
             try:
-                await self.look()
+                await self.update()
             except Exception:
                 log.exception("the topics of groups could not be compared; the next try is in %s s", period_s)
 
-    async def look(self) -> None:
+    async def update(self) -> None:
         """Request the facts about the topics of all groups, and send each group its changes."""
         resolved = await self._resolve_all()
         names = {name for group in self._groups.values() for name in group.names}
@@ -176,7 +176,7 @@ class Following:
             used = group.names.union(*(each.matched for each in changed))
             group.forget_unused(used)
             if not group.waits(time.monotonic()):
-                self._tell(group, changed, used)
+                self._report(group, changed, used)
 
     async def answer(self, follower: Follower, ask: Ask) -> None:
         """Send a group the facts for which its coordinator asks, through one of its members."""
@@ -188,8 +188,8 @@ class Following:
             await self._topics.learn(names)
         if (group := self._groups.get(follower.group_id)) is not None:
             for name in names:
-                group.told.pop(name, None)
-            self._tell(group, changed, names, follower)
+                group.confirmed.pop(name, None)
+            self._report(group, changed, names, follower)
 
     # -- patterns ------------------------------------------------------------------------------------------------------
 
@@ -230,30 +230,30 @@ class Following:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def _tell(
+    def _report(
         self, group: Group, patterns: Sequence[Resolved], names: Iterable[str], by: Follower | None = None
     ) -> None:
-        facts = [fact for fact in self._topics.facts_of(names) if group.told.get(fact.topic) != fact]
+        facts = [fact for fact in self._topics.facts_of(names) if group.confirmed.get(fact.topic) != fact]
         member = by or next(iter(group.members.values()), None)
         if member is None:
             return
         for part in _parts(facts, patterns):
-            group.unanswered[part] = time.monotonic() + ANSWER_WAIT_S
+            group.outstanding[part] = time.monotonic() + ANSWER_WAIT_S
             request = GroupTopics(
                 **member.asker.fields(),
                 group_id=member.group_id,
                 topics=tuple(part.facts),
                 regexes=tuple(each.pattern for each in part.patterns),
             )
-            member.send(request, partial(self._told, group, member, part))
+            member.send(request, partial(self._handle_report, group, member, part))
 
-    def _told(self, group: Group, member: Follower, part: Part, answer: AnyAnswer) -> None:
+    def _handle_report(self, group: Group, member: Follower, part: Part, answer: AnyAnswer) -> None:
         """Store what the coordinator has confirmed. A group that is not one of consumers is no longer followed."""
-        group.unanswered.pop(part, None)
+        group.outstanding.pop(part, None)
         if answer.code == NOT_OF_CONSUMERS:
-            self.drop(member)
+            self.remove(member)
         elif not answer.code:
-            group.told.update((fact.topic, fact) for fact in part.facts)
+            group.confirmed.update((fact.topic, fact) for fact in part.facts)
             group.matched.update((each.pattern.regex, each.matched) for each in part.patterns)
 
 

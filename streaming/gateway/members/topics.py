@@ -209,7 +209,7 @@ class Topics:
 
     # -- facts ---------------------------------------------------------------------------------------------------------
 
-    def note(self, facts: Mapping[str, TopicFact]) -> None:
+    def update(self, facts: Mapping[str, TopicFact]) -> None:
         """Store facts from a response to Metadata that passes through the gateway.
 
         Another broker may have told a newer id. So an id that differs from the stored one is not believed: the topic

@@ -21,7 +21,7 @@ class FrameTreatment(Enum):
     """More of its bytes are needed for a decision."""
 
     LATER = auto()
-    """It stays in the buffer until `Frames.go_on` is called."""
+    """It stays in the buffer until `Frames.resume` is called."""
 
     WHOLE = auto()
     """It is delivered when it is complete."""
@@ -37,7 +37,7 @@ class FrameReceiver(Protocol):
             BadFrame: The frame is refused.
         """
 
-    def take(self, frame: bytes) -> None:
+    def handle(self, frame: bytes) -> None:
         """Handle a complete frame, without its length."""
 
     def end(self) -> None:
@@ -48,11 +48,11 @@ class Frames:
     """A divider of a stream. It holds at most one incomplete frame, or the bytes that came while it was on hold.
 
     Args:
-        taker: The receiver of the frames, in order. It may call `hold` during a call.
+        receiver: The receiver of the frames, in order. It may call `hold` during a call.
     """
 
-    def __init__(self, taker: FrameReceiver) -> None:
-        self._taker = taker
+    def __init__(self, receiver: FrameReceiver) -> None:
+        self._receiver = receiver
         self._buffer = bytearray()
         self._copy: Callable[[Piece], object] | None = None
         self._left = 0
@@ -82,7 +82,7 @@ class Frames:
         """Stop the delivery of frames."""
         self._is_held = True
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Resume the delivery of frames, with those that came meanwhile."""
         if self._is_held:
             self._is_held = False
@@ -124,20 +124,20 @@ class Frames:
         if size < 0:
             raise BadFrame(f"a frame cannot have {size} bytes")
         with memoryview(buffer) as all_of_it, all_of_it[LENGTH_BYTES : LENGTH_BYTES + size] as head:
-            wish = self._taker.begin(size, head)
-        if wish is FrameTreatment.LATER:
+            treatment = self._receiver.begin(size, head)
+        if treatment is FrameTreatment.LATER:
             self._is_held = True
-        elif wish is FrameTreatment.MORE:
+        elif treatment is FrameTreatment.MORE:
             if len(buffer) >= LENGTH_BYTES + size:
                 raise BadFrame(f"a frame of {size} bytes is too short for its request")
-        elif wish is FrameTreatment.WHOLE:
+        elif treatment is FrameTreatment.WHOLE:
             if len(buffer) >= LENGTH_BYTES + size:
                 frame = bytes(buffer[LENGTH_BYTES : LENGTH_BYTES + size])
                 del buffer[: LENGTH_BYTES + size]
-                self._taker.take(frame)
+                self._receiver.handle(frame)
                 return bool(buffer)
         else:
-            self._copy, self._left = wish, LENGTH_BYTES + size
+            self._copy, self._left = treatment, LENGTH_BYTES + size
             return True
         return False
 
@@ -149,7 +149,7 @@ class Frames:
         self._copy(piece)
         if not self._left:
             self._copy = None
-            self._taker.end()
+            self._receiver.end()
 
 
 def with_length(frame: bytes) -> bytes:

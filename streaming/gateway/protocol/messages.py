@@ -59,8 +59,8 @@ def read_header(frame: bytes) -> Header:
     Raises:
         Malformed: The frame ends within the header, or the client id is not UTF-8.
     """
-    reading = FrameReader(frame)
-    return Header(reading.fixed(INT16), reading.fixed(INT16), reading.fixed(INT32), reading.text())
+    reader = FrameReader(frame)
+    return Header(reader.fixed(INT16), reader.fixed(INT16), reader.fixed(INT32), reader.text())
 
 
 def decode(kind: Any, frame: bytes, header: Header) -> Any:
@@ -77,11 +77,11 @@ def decode(kind: Any, frame: bytes, header: Header) -> Any:
     """
     try:
         read = _message(kind, header.version)
-        reading = FrameReader(frame, CLIENT_ID_AT)
-        reading.text()
+        reader = FrameReader(frame, CLIENT_ID_AT)
+        reader.text()
         if kind.flexible_version_q(header.version):
-            reading.skip_tags()
-        return read(reading)
+            reader.skip_tags()
+        return read(reader)
     except Malformed as malformed:
         raise Malformed(f"{kind.name}, version {header.version}, cannot be read: {malformed}") from None
 
@@ -231,12 +231,12 @@ def _structure(structure: Structure) -> Reader:
     fields = [(field.name, _field(field, structure.is_flexible)) for field in structure.fields]
     new, is_flexible = structure.new, structure.is_flexible
 
-    def read(reading: FrameReader) -> Any:
+    def read(reader: FrameReader) -> Any:
         message = new()
         for name, field in fields:
-            setattr(message, name, field(reading))
+            setattr(message, name, field(reader))
         if is_flexible:
-            reading.skip_tags()
+            reader.skip_tags()
         return message
 
     return read
@@ -244,7 +244,7 @@ def _structure(structure: Structure) -> Reader:
 
 def _field(field: Field, is_flexible: bool) -> Reader:
     if form := NUMBERS.get(field.type):
-        return lambda reading: reading.fixed(form)
+        return lambda reader: reader.fixed(form)
     read = READERS[field.type][is_flexible]
     if not field.is_nullable:
         read = _something(read)
@@ -256,8 +256,8 @@ def _field(field: Field, is_flexible: bool) -> Reader:
 
 
 def _something(read: Reader) -> Reader:
-    def read_something(reading: FrameReader) -> Any:
-        value = read(reading)
+    def read_something(reader: FrameReader) -> Any:
+        value = read(reader)
         if value is None:
             raise Malformed("a required value in it is null")
         return value
@@ -266,8 +266,8 @@ def _something(read: Reader) -> Reader:
 
 
 def _array(elements: Reader, element: Reader) -> Reader:
-    def read(reading: FrameReader) -> list[Any] | None:
-        count = elements(reading)
-        return None if count is None else [element(reading) for _ in count]
+    def read(reader: FrameReader) -> list[Any] | None:
+        count = elements(reader)
+        return None if count is None else [element(reader) for _ in count]
 
     return read

@@ -162,9 +162,9 @@ class Produce:
             position += size
             self._wanted -= size
             if not self._wanted:
-                self._go_on()
+                self._resume()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         part = bytes(self._part)
         self._part.clear()
         try:

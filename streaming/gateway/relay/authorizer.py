@@ -39,7 +39,7 @@ from streaming.gateway.relay.required_acls import (
     TOPIC,
     TRANSACTIONAL_ID,
     WRITE,
-    Need,
+    RequiredAcl,
     id_in,
 )
 from streaming.gateway.security.acls import ANY, CLUSTER_NAME, AccessLists, Client
@@ -54,7 +54,7 @@ Lists = Callable[[], AccessLists]
 Renew = Callable[[], Awaitable[None]]
 """Requests the lists, and returns when they are as of a time after the call."""
 
-NoteFacts = Callable[[Mapping[str, TopicFact]], None]
+StoreFacts = Callable[[Mapping[str, TopicFact]], None]
 
 
 class Hears(Protocol):
@@ -89,7 +89,7 @@ class Authorizer:
     Args:
         own_topics: The coordinator's topics, to which no client has access.
         lists: The access control lists; None if the brokers decide themselves, because they see the client.
-        note: Called with the facts about topics in a response to Metadata.
+        store_facts: Called with the facts about topics in a response to Metadata.
         renew: Requests the access control lists again; None without lists.
     """
 
@@ -97,10 +97,10 @@ class Authorizer:
         self,
         own_topics: Collection[str],
         lists: Lists | None = None,
-        note: NoteFacts = lambda facts: None,
+        store_facts: StoreFacts = lambda facts: None,
         renew: Renew | None = None,
     ) -> None:
-        self._own, self._lists, self._note, self.renew = frozenset(own_topics), lists, note, renew
+        self._own, self._lists, self._store_facts, self.renew = frozenset(own_topics), lists, store_facts, renew
         self._ids = TopicIds()
 
     def judge(self, header: Header, frame: bytes, client: Client, sessions: FetchSessions) -> Judged:
@@ -130,7 +130,7 @@ class Authorizer:
         if not is_read and not self._lists:
             return Judged(frame)
         message = decode(row.request, frame, header) if is_read else None
-        refused = self._refused(row.needs(message, self._ids.name), client)
+        refused = self._refused(row.required_acls(message, self._ids.name), client)
         return self._refuse(header.api_key, message, refused, client) if refused else Judged(frame)
 
     def judge_piece(self, produce: Produce, client: Client) -> None:
@@ -140,11 +140,11 @@ class Authorizer:
             BadFrame: A topic is refused. The connection is closed, and the broker has only the beginning of the
                 request.
         """
-        if refused := self._refused(RELAYED[Produce.API_KEY].needs(produce, self._ids.name), client):
+        if refused := self._refused(RELAYED[Produce.API_KEY].required_acls(produce, self._ids.name), client):
             raise BadFrame(f"a large Produce of {client.principal} is refused {Refusal(refused, self._ids.name)}")
         produce.topics.clear()
 
-    def _refuse(self, api_key: int, message: Any, refused: list[Need], client: Client) -> Judged:
+    def _refuse(self, api_key: int, message: Any, refused: list[RequiredAcl], client: Client) -> Judged:
         refusal = Refusal(refused, self._ids.name)
         if (refused_response := RELAYED[api_key].refused) is None:
             raise BadFrame(f"API {api_key} is refused to {client.principal}: {refusal}")
@@ -152,20 +152,20 @@ class Authorizer:
 
     def may_see(self, client: Client, topic: str) -> bool:
         """Return whether a client may know that a topic exists."""
-        return not self._refused([Need(DESCRIBE, TOPIC, topic)], client)
+        return not self._refused([RequiredAcl(DESCRIBE, TOPIC, topic)], client)
 
     def may_use_transaction(self, client: Client, transactional_id: str) -> bool:
         """Return whether a client may write in transactions of an id, as far as the gateway has to decide it."""
-        return not self._refused([Need(WRITE, TRANSACTIONAL_ID, transactional_id)], client)
+        return not self._refused([RequiredAcl(WRITE, TRANSACTIONAL_ID, transactional_id)], client)
 
     # -- access --------------------------------------------------------------------------------------------------------
 
-    def _refused(self, needs: Iterable[Need], client: Client) -> list[Need]:
+    def _refused(self, required_acls: Iterable[RequiredAcl], client: Client) -> list[RequiredAcl]:
         lists = self._lists() if self._lists else None
-        return [need for need in needs if self._is_refused(need, client, lists)]
+        return [required for required in required_acls if self._is_refused(required, client, lists)]
 
-    def _is_refused(self, need: Need, client: Client, lists: AccessLists | None) -> bool:
-        operation, resource, name, or_on_cluster = need
+    def _is_refused(self, required: RequiredAcl, client: Client, lists: AccessLists | None) -> bool:
+        operation, resource, name, or_on_cluster = required
         if resource is TOPIC and (name is None or name in self._own):
             return True
         if operation is None:
@@ -178,16 +178,16 @@ class Authorizer:
             return not lists.allow_some(client, operation, resource)
         return not lists.allow(client, operation, resource, name or "")
 
-    def _is_denied(self, need: Need) -> bool:
+    def _is_denied(self, required: RequiredAcl) -> bool:
         """Return whether a need is refused by the access control lists, and not because the topic is the coordinator's
         or has an unknown id."""
-        is_of_no_list = need.resource is TOPIC and (need.name is None or need.name in self._own)
-        return self._lists is not None and need.operation is not None and not is_of_no_list
+        is_of_no_list = required.resource is TOPIC and (required.name is None or required.name in self._own)
+        return self._lists is not None and required.operation is not None and not is_of_no_list
 
     # -- produce and fetch ---------------------------------------------------------------------------------------------
 
     def _judge_produce(self, produce: Produce, frame: bytes, client: Client) -> Judged:
-        refused = self._refused(RELAYED[Produce.API_KEY].needs(produce, self._ids.name), client)
+        refused = self._refused(RELAYED[Produce.API_KEY].required_acls(produce, self._ids.name), client)
         if not refused:
             return Judged(frame, has_answer=produce.acks != 0)
         if produce.acks == 0:
@@ -202,20 +202,24 @@ class Authorizer:
         """
         row = RELAYED[FetchRequest.API_KEY]
         message = decode(row.request, frame, header)
-        needs = list(row.needs(message, self._ids.name))
+        required_acls = list(row.required_acls(message, self._ids.name))
         session_id, epoch = getattr(message, "session_id", 0), getattr(message, "session_epoch", -1)
         is_full = session_id == 0 or epoch <= 0
         earlier = sessions.topics_of(session_id) if session_id else ()
         if earlier is None and not is_full:
             return Judged(None, no_such_session(message))
-        if refused := self._refused(needs, client):
+        if refused := self._refused(required_acls, client):
             return self._refuse(FetchRequest.API_KEY, message, refused, client)
-        topics = {need.name for need in needs if need.resource is TOPIC and need.name} if self._lists else set()
+        topics = (
+            {required.name for required in required_acls if required.resource is TOPIC and required.name}
+            if self._lists
+            else set()
+        )
         if is_full:
             if earlier is None:
                 frame = showing_no_session(frame, header.version)
             return Judged(frame, reads=sessions.reads_session(header.version, topics) if epoch == 0 else None)
-        if self._refused((Need(READ, TOPIC, each) for each in earlier or ()), client):
+        if self._refused((RequiredAcl(READ, TOPIC, each) for each in earlier or ()), client):
             return Judged(None, no_such_session(message))  # the client then names all its topics, and gets each error
         sessions.add(session_id, topics)
         return Judged(frame)
@@ -261,7 +265,9 @@ class Authorizer:
         flags = ("include_topic_authorized_operations", "include_cluster_authorized_operations")
         changes: dict[str, Any] = {flag: False for flag in flags if getattr(message, flag, False)}
         creates = getattr(message, "allow_auto_topic_creation", True)
-        if creates and self._refused((Need(CREATE, TOPIC, name, or_on_cluster=CREATE) for name in names), client):
+        if creates and self._refused(
+            (RequiredAcl(CREATE, TOPIC, name, or_on_cluster=CREATE) for name in names), client
+        ):
             changes["allow_auto_topic_creation"] = False
         return changes
 
@@ -275,7 +281,7 @@ class Authorizer:
         identified = [topic for topic in message.topics if topic.name and _id_of(topic) is not None]
         for topic in identified:
             self._ids.learn(topic.topic_id.bytes, topic.name)
-        self._note(facts_in(identified))
+        self._store_facts(facts_in(identified))
         message.topics = [
             topic
             for topic in message.topics

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.protocol.frames import Frames, FrameTreatment, Piece
 from streaming.gateway.protocol.limits import LAST_BYTES_S
 
@@ -20,16 +20,16 @@ class Downstream(Protocol):
     def write(self, piece: Piece) -> None:
         """Send a piece to the client at once."""
 
-    def is_next(self, slot: Slot) -> bool:
+    def is_next(self, in_flight: InFlightRequest) -> bool:
         """Return whether all requests before this one have their responses."""
 
-    def has_room(self, slot: Slot) -> bool:
+    def has_room(self, in_flight: InFlightRequest) -> bool:
         """Return whether a response may be read completely now."""
 
-    def answered(self, slot: Slot, frame: bytes) -> None:
+    def answered(self, in_flight: InFlightRequest, frame: bytes) -> None:
         """Handle a response that was read completely, without its length."""
 
-    def passed_on(self, slot: Slot) -> None:
+    def passed_on(self, in_flight: InFlightRequest) -> None:
         """Record that all of a response has been written."""
 
     def upstream_full(self, is_full: bool) -> None:
@@ -47,7 +47,7 @@ class Upstream(asyncio.Protocol):
 
     def __init__(self, downstream: Downstream) -> None:
         self._downstream = downstream
-        self._expected: deque[Slot] = deque()
+        self._expected: deque[InFlightRequest] = deque()
         self._frames = Frames(self)
         self._transport: asyncio.Transport | None = None
         self._is_client_slow = False
@@ -62,9 +62,9 @@ class Upstream(asyncio.Protocol):
         """Whether a request has no response yet."""
         return bool(self._expected)
 
-    def expect(self, slot: Slot) -> None:
+    def expect(self, in_flight: InFlightRequest) -> None:
         """Record that the next request, `in_flight`, has a response."""
-        self._expected.append(slot)
+        self._expected.append(in_flight)
 
     def write(self, piece: Piece) -> None:
         """Send a piece to the broker."""
@@ -76,9 +76,9 @@ class Upstream(asyncio.Protocol):
         self._is_client_slow = is_slow
         self._read_or_not()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Resume reading if a response has waited for its turn."""
-        self._frames.go_on()
+        self._frames.resume()
         self._read_or_not()
 
     def close(self) -> None:
@@ -123,16 +123,16 @@ class Upstream(asyncio.Protocol):
     # -- frames --------------------------------------------------------------------------------------------------------
 
     def begin(self, size: int, head: memoryview) -> FrameTreatment | Callable[[Piece], object]:
-        slot = self._expected[0]
-        if slot.take_whole:
-            return FrameTreatment.WHOLE if self._downstream.has_room(slot) else FrameTreatment.LATER
-        if not self._downstream.is_next(slot):
+        in_flight = self._expected[0]
+        if in_flight.handle_whole:
+            return FrameTreatment.WHOLE if self._downstream.has_room(in_flight) else FrameTreatment.LATER
+        if not self._downstream.is_next(in_flight):
             return FrameTreatment.LATER
-        if slot.reads and not slot.reads(head) and len(head) < size:
+        if in_flight.reads and not in_flight.reads(head) and len(head) < size:
             return FrameTreatment.MORE
         return self._downstream.write
 
-    def take(self, frame: bytes) -> None:
+    def handle(self, frame: bytes) -> None:
         self._downstream.answered(self._expected.popleft(), frame)
 
     def end(self) -> None:

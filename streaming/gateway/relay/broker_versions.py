@@ -8,7 +8,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from coordinator.base.errors import ErrorCode
 from streaming.gateway.protocol.frames import LENGTH_BYTES
 
-ASKED = (4, 3)
+API_VERSIONS_VERSIONS = (4, 3)
 """The versions of ApiVersions in which the gateway asks, the best first. Version 3 leaves out the features whose
 minimum is 0. Brokers before Kafka 3.9 serve no later one (KAFKA-17011)."""
 
@@ -25,11 +25,11 @@ async def versions_of(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
         asyncio.IncompleteReadError: The broker has closed the connection.
         ValueError: The broker serves none of these versions.
     """
-    for version in ASKED:
+    for version in API_VERSIONS_VERSIONS:
         request = ApiVersionsRequest(version=version, client_software_name=_NAME, client_software_version="1")
         request.with_header(correlation_id=0, client_id=_NAME)
         writer.write(request.encode(header=True, framed=True))
         frame = await reader.readexactly(int.from_bytes(await reader.readexactly(LENGTH_BYTES)))
         if int.from_bytes(frame[_ERROR], signed=True) != ErrorCode.UNSUPPORTED_VERSION.number:
             return ApiVersionsResponse.decode(frame, version=version, header=True)
-    raise ValueError(f"it serves none of the versions {ASKED} of ApiVersions")
+    raise ValueError(f"it serves none of the versions {API_VERSIONS_VERSIONS} of ApiVersions")

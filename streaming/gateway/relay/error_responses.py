@@ -36,7 +36,7 @@ from kafka.protocol.metadata import FindCoordinatorResponse
 from kafka.protocol.producer import AddPartitionsToTxnResponse, InitProducerIdResponse, ProduceResponse
 
 from streaming.gateway.protocol.produce import Produce
-from streaming.gateway.relay.locating import MANY_KEYS
+from streaming.gateway.relay.coordinator_lookup import MANY_KEYS
 from streaming.gateway.relay.required_acls import (
     ADD_MANY,
     CLUSTER,
@@ -47,7 +47,7 @@ from streaming.gateway.relay.required_acls import (
     TOPIC_CONFIG,
     TRANSACTIONAL_ID,
     NameOf,
-    Need,
+    RequiredAcl,
     name_of_topic,
 )
 from streaming.gateway.security.acls import CLUSTER_NAME
@@ -75,12 +75,12 @@ class Refusal:
     """The refused parts of one request.
 
     Args:
-        needs: The rights that are missing. A topic without a name is one with an unknown id.
+        required_acls: The rights that are missing. A topic without a name is one with an unknown id.
         name_of: Returns the name of the topic with an id.
     """
 
-    def __init__(self, needs: list[Need], name_of: NameOf) -> None:
-        self._refused = {(need.resource, need.name) for need in needs}
+    def __init__(self, required_acls: list[RequiredAcl], name_of: NameOf) -> None:
+        self._refused = {(required.resource, required.name) for required in required_acls}
         self._name_of = name_of
 
     def __str__(self) -> str:

@@ -98,12 +98,12 @@ class Cluster:
         Args:
             are_all: A broker that is not in the response is unavailable.
         """
-        told = {node_id: Address(host, port) for node_id, host, port in brokers}
-        self._real |= told
-        if told.keys() - self._ours.keys():
-            await self._open_ports(told.keys())
-        if are_all and told:
-            self._alive = tuple(sorted(told))
+        addresses = {node_id: Address(host, port) for node_id, host, port in brokers}
+        self._real |= addresses
+        if addresses.keys() - self._ours.keys():
+            await self._open_ports(addresses.keys())
+        if are_all and addresses:
+            self._alive = tuple(sorted(addresses))
 
     async def _open_ports(self, node_ids: Set[int]) -> None:
         async with self._opening:
@@ -134,12 +134,12 @@ class Cluster:
     async def _ask_brokers(self) -> None:
         asked_s = time.monotonic()
         try:
-            told = await asyncio.to_thread(self._list_topics, timeout=METADATA_WAIT_S)
+            callback = await asyncio.to_thread(self._list_topics, timeout=METADATA_WAIT_S)
         except KafkaException as error:
             log.warning("the brokers do not return their topics: %s", error)
             return
-        names = {name for name, topic in told.topics.items() if not topic.error}
+        names = {name for name, topic in callback.topics.items() if not topic.error}
         if names != self._names:
             self._names = frozenset(names)
         self._asked_s = asked_s
-        await self.learn(((b.id, b.host, b.port) for b in told.brokers.values()), are_all=True)
+        await self.learn(((b.id, b.host, b.port) for b in callback.brokers.values()), are_all=True)

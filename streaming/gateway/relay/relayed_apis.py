@@ -78,7 +78,7 @@ from streaming.gateway.relay import error_responses as refused
 from streaming.gateway.relay import required_acls as acls
 from streaming.gateway.relay import rewriting
 from streaming.gateway.relay.error_responses import Refusal, whole
-from streaming.gateway.relay.required_acls import NameOf, Need, cluster, topics, transaction
+from streaming.gateway.relay.required_acls import NameOf, RequiredAcl, cluster, topics, transaction
 from streaming.gateway.relay.rewriting import Rewrite
 
 READ, WRITE, DELETE = AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE
@@ -100,18 +100,18 @@ class Relayed(NamedTuple):
         request: The class of the request.
         first: The oldest version that is offered to clients.
         last: The newest version that is offered to clients.
-        needs: Lists the rights that a request needs.
+        required_acls: Lists the rights that a request needs.
         refused: Makes the response to a refused request; None to end the connection.
         rewrite: The rewriting of a response; None if it is passed on unread.
-        is_checked: Whether `needs` is sufficient for a decision. Otherwise no request is relayed if the brokers see the
-            gateway and not the client.
+        is_checked: Whether `required_acls` is sufficient for a decision. Otherwise no request is relayed if the brokers
+            see the gateway and not the client.
         has_large_response: Whether a response may be far larger than its request, and is held in the gateway.
     """
 
     request: Any
     first: int
     last: int
-    needs: Callable[[Any, NameOf], Iterable[Need]]
+    required_acls: Callable[[Any, NameOf], Iterable[RequiredAcl]]
     refused: Callable[[Any, Refusal], ApiMessage] | None = None
     rewrite: Rewrite | None = None
     is_checked: bool = True

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
 from streaming.gateway.protocol.produce import Produce
-from streaming.gateway.relay.locating import MANY_KEYS
+from streaming.gateway.relay.coordinator_lookup import MANY_KEYS
 from streaming.gateway.security.acls import ANY, CLUSTER_NAME
 
 READ, WRITE, CREATE, DELETE = AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE
@@ -38,7 +38,7 @@ NameOf = Callable[[bytes], str | None]
 """Returns the name of the topic with an id; None if no broker's response contained the id."""
 
 
-class Need(NamedTuple):
+class RequiredAcl(NamedTuple):
     """A right that a request needs.
 
     Args:
@@ -67,68 +67,68 @@ def name_of_topic(entry: Any, name_of: NameOf) -> str | None:
     return name
 
 
-def topics(field: str, operation: AclOperation | None) -> Callable[[Any, NameOf], Iterator[Need]]:
+def topics(field: str, operation: AclOperation | None) -> Callable[[Any, NameOf], Iterator[RequiredAcl]]:
     """Return a function that lists the needs for an array of topics. A null array stands for all topics."""
 
-    def needs(message: Any, name_of: NameOf) -> Iterator[Need]:
+    def required_acls(message: Any, name_of: NameOf) -> Iterator[RequiredAcl]:
         entries = getattr(message, field)
         if entries is None:
-            yield Need(operation, TOPIC, ANY)
+            yield RequiredAcl(operation, TOPIC, ANY)
         for entry in entries or ():
-            yield Need(operation, TOPIC, name_of_topic(entry, name_of))
+            yield RequiredAcl(operation, TOPIC, name_of_topic(entry, name_of))
 
-    return needs
+    return required_acls
 
 
-def cluster(operation: AclOperation, field: str | None = None) -> Callable[[Any, NameOf], Iterator[Need]]:
+def cluster(operation: AclOperation, field: str | None = None) -> Callable[[Any, NameOf], Iterator[RequiredAcl]]:
     """Return a function that lists the need on the cluster, and the topics of an array if `field` is given."""
 
-    def needs(message: Any, name_of: NameOf) -> Iterator[Need]:
-        yield Need(operation, CLUSTER, CLUSTER_NAME)
+    def required_acls(message: Any, name_of: NameOf) -> Iterator[RequiredAcl]:
+        yield RequiredAcl(operation, CLUSTER, CLUSTER_NAME)
         for entry in (getattr(message, field) if field else None) or ():
-            yield Need(None, TOPIC, name_of_topic(entry, name_of))
+            yield RequiredAcl(None, TOPIC, name_of_topic(entry, name_of))
 
-    return needs
+    return required_acls
 
 
-def transaction(operation: AclOperation, field: str) -> Callable[[Any, NameOf], Iterator[Need]]:
-    def needs(message: Any, name_of: NameOf) -> Iterator[Need]:
+def transaction(operation: AclOperation, field: str) -> Callable[[Any, NameOf], Iterator[RequiredAcl]]:
+    def required_acls(message: Any, name_of: NameOf) -> Iterator[RequiredAcl]:
         ids = getattr(message, field)
         for each in [ids] if isinstance(ids, str) else ids or ():
-            yield Need(operation, TRANSACTIONAL_ID, each)
+            yield RequiredAcl(operation, TRANSACTIONAL_ID, each)
 
-    return needs
+    return required_acls
 
 
-def configs(operation: AclOperation) -> Callable[[Any, NameOf], Iterator[Need]]:
-    def needs(message: Any, name_of: NameOf) -> Iterator[Need]:
+def configs(operation: AclOperation) -> Callable[[Any, NameOf], Iterator[RequiredAcl]]:
+    def required_acls(message: Any, name_of: NameOf) -> Iterator[RequiredAcl]:
         kinds = {TOPIC_CONFIG: TOPIC, GROUP_CONFIG: GROUP}
         for entry in message.resources:
             kind = kinds.get(entry.resource_type, CLUSTER)
-            yield Need(operation, kind, CLUSTER_NAME if kind is CLUSTER else entry.resource_name)
+            yield RequiredAcl(operation, kind, CLUSTER_NAME if kind is CLUSTER else entry.resource_name)
 
-    return needs
+    return required_acls
 
 
-def produce(message: Produce, name_of: NameOf) -> Iterator[Need]:
+def produce(message: Produce, name_of: NameOf) -> Iterator[RequiredAcl]:
     if message.transactional_id is not None:
-        yield Need(WRITE, TRANSACTIONAL_ID, message.transactional_id)
+        yield RequiredAcl(WRITE, TRANSACTIONAL_ID, message.transactional_id)
     for name in message.topics:
-        yield Need(WRITE, TOPIC, name)
+        yield RequiredAcl(WRITE, TOPIC, name)
 
 
-def fetch(message: Any, name_of: NameOf) -> Iterator[Need]:
+def fetch(message: Any, name_of: NameOf) -> Iterator[RequiredAcl]:
     if message.replica_id not in ORDINARY_REPLICAS:
-        yield Need(AclOperation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
+        yield RequiredAcl(AclOperation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
     yield from topics("topics", READ)(message, name_of)
 
 
-def create_topics(message: Any, name_of: NameOf) -> Iterator[Need]:
+def create_topics(message: Any, name_of: NameOf) -> Iterator[RequiredAcl]:
     for topic in message.topics:
-        yield Need(CREATE, TOPIC, topic.name, or_on_cluster=CREATE)
+        yield RequiredAcl(CREATE, TOPIC, topic.name, or_on_cluster=CREATE)
 
 
-def delete_topics(message: Any, name_of: NameOf) -> Iterator[Need]:
+def delete_topics(message: Any, name_of: NameOf) -> Iterator[RequiredAcl]:
     return topics("topics" if message.version >= DELETE_BY_ID else "topic_names", DELETE)(message, name_of)
 
 
@@ -136,19 +136,19 @@ DELETE_BY_ID = 6
 """From this version on, DeleteTopics may identify topics by their ids."""
 
 
-def init_producer_id(message: Any, name_of: NameOf) -> Iterator[Need]:
+def init_producer_id(message: Any, name_of: NameOf) -> Iterator[RequiredAcl]:
     if message.transactional_id is None:
-        yield Need(WRITE, TOPIC, ANY, or_on_cluster=AclOperation.IDEMPOTENT_WRITE)
+        yield RequiredAcl(WRITE, TOPIC, ANY, or_on_cluster=AclOperation.IDEMPOTENT_WRITE)
     else:
-        yield Need(WRITE, TRANSACTIONAL_ID, message.transactional_id)
+        yield RequiredAcl(WRITE, TRANSACTIONAL_ID, message.transactional_id)
 
 
-def add_partitions(message: Any, name_of: NameOf) -> Iterator[Need]:
+def add_partitions(message: Any, name_of: NameOf) -> Iterator[RequiredAcl]:
     if message.version < ADD_MANY:
-        yield Need(WRITE, TRANSACTIONAL_ID, message.v3_and_below_transactional_id)
+        yield RequiredAcl(WRITE, TRANSACTIONAL_ID, message.v3_and_below_transactional_id)
         yield from topics("v3_and_below_topics", WRITE)(message, name_of)
         return
-    yield Need(AclOperation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)  # only brokers use these versions
+    yield RequiredAcl(AclOperation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)  # only brokers use these versions
     for transaction in message.transactions:
         yield from topics("topics", WRITE)(transaction, name_of)
 
@@ -157,29 +157,29 @@ ADD_MANY = 4
 """From this version on, AddPartitionsToTxn may contain many transactions."""
 
 
-def markers(message: Any, name_of: NameOf) -> Iterator[Need]:
-    yield Need(AclOperation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME, or_on_cluster=ALTER)
+def markers(message: Any, name_of: NameOf) -> Iterator[RequiredAcl]:
+    yield RequiredAcl(AclOperation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME, or_on_cluster=ALTER)
     for marker in message.markers:
         yield from topics("topics", None)(marker, name_of)
 
 
-def log_dirs(message: Any, name_of: NameOf) -> Iterator[Need]:
-    yield Need(ALTER, CLUSTER, CLUSTER_NAME)
+def log_dirs(message: Any, name_of: NameOf) -> Iterator[RequiredAcl]:
+    yield RequiredAcl(ALTER, CLUSTER, CLUSTER_NAME)
     for place in message.dirs:
         yield from topics("topics", None)(place, name_of)
 
 
-def elect_leaders(message: Any, name_of: NameOf) -> Iterator[Need]:
+def elect_leaders(message: Any, name_of: NameOf) -> Iterator[RequiredAcl]:
     """List the needs for an election of leaders. One of the preferred leaders of all partitions costs no records."""
-    yield Need(ALTER, CLUSTER, CLUSTER_NAME)
+    yield RequiredAcl(ALTER, CLUSTER, CLUSTER_NAME)
     if message.topic_partitions is not None or message.election_type != PREFERRED_ELECTION:
         yield from topics("topic_partitions", None)(message, name_of)
 
 
-def find_transactions(message: Any, name_of: NameOf) -> Iterator[Need]:
+def find_transactions(message: Any, name_of: NameOf) -> Iterator[RequiredAcl]:
     for key in message.coordinator_keys if message.version >= MANY_KEYS else [message.key]:
-        yield Need(DESCRIBE, TRANSACTIONAL_ID, key)
+        yield RequiredAcl(DESCRIBE, TRANSACTIONAL_ID, key)
 
 
-def nothing(message: Any, name_of: NameOf) -> Iterable[Need]:
+def nothing(message: Any, name_of: NameOf) -> Iterable[RequiredAcl]:
     return ()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kafka.protocol.api_message import ApiMessage
 
-from streaming.gateway.relay.locating import MANY_KEYS
+from streaming.gateway.relay.coordinator_lookup import MANY_KEYS
 from streaming.gateway.relay.metadata import Cluster
 
 BROKERS = 1

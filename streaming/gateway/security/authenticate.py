@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection
 
 from streaming.gateway.connection.flow_control import Flow
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.protocol.api import BEFORE_AUTHENTICATION, Api
 from streaming.gateway.protocol.frames import BadFrame, with_length
 from streaming.gateway.security.acls import ANONYMOUS, Client
@@ -30,13 +30,13 @@ class Identity:
 
     Attributes:
         host: The client's address as Kafka writes it: `/127.0.0.1`; empty if it is unknown.
-        certified: The principal of the client's certificate, if it has shown one.
+        client_certificate: The principal of the client's certificate, if it has shown one.
         client_id: The name that the client gave itself in its last request.
         again_s: The time from which on the client may authenticate again; infinity if it need not.
     """
 
-    def __init__(self, mechanisms: Collection[str], host: str = "", certified: str | None = None) -> None:
-        self.host, self.certified, self.client_id = host, certified, ""
+    def __init__(self, mechanisms: Collection[str], host: str = "", client_certificate: str | None = None) -> None:
+        self.host, self.client_certificate, self.client_id = host, client_certificate, ""
         self._sasl = SaslWatch(mechanisms)
         self._is_sasl_needed = bool(mechanisms)
         self._until_s = self.again_s = float("inf")
@@ -47,7 +47,7 @@ class Identity:
     @property
     def principal(self) -> str | None:
         """The principal (`User:ana`); None before the authentication."""
-        return self._sasl.principal or self.certified
+        return self._sasl.principal or self.client_certificate
 
     @property
     def client(self) -> Client:
@@ -83,7 +83,7 @@ class Identity:
         if now_s > self._until_s:
             raise BadFrame(f"it sent {api.name} after its authentication expired (KIP-368)")
 
-    def asked(self, frame: bytes) -> bytes | None:
+    def handle_request(self, frame: bytes) -> bytes | None:
         """Read a SASL request of the client.
 
         Returns:
@@ -92,7 +92,7 @@ class Identity:
         Raises:
             BadSasl: The request does not continue the exchange, or the gateway refuses its token.
         """
-        return self._sasl.asked(frame)
+        return self._sasl.handle_request(frame)
 
     def answered(self, frame: bytes, now_s: float) -> None:
         """Read the broker's response to a SASL request. Its session lifetime begins now.
@@ -119,36 +119,36 @@ class Authenticating:
         self,
         flow: Flow,
         identity: Identity,
-        forward: Callable[[Slot, bytes], None],
+        forward: Callable[[InFlightRequest, bytes], None],
         clock: Callable[[], float] = time.monotonic,
         known: Callable[[], object] = lambda: None,
     ) -> None:
         self._flow, self._identity, self._forward, self._clock = flow, identity, forward, clock
         self._known = known
 
-    def authenticate(self, slot: Slot, frame: bytes) -> None:
+    def authenticate(self, in_flight: InFlightRequest, frame: bytes) -> None:
         """Handle SaslHandshake, SaslAuthenticate or a bare token.
 
         Raises:
             BadSasl: The connection must be closed without a response.
         """
         try:
-            refusal = self._identity.asked(frame)
+            refusal = self._identity.handle_request(frame)
         except BadSasl as error:
             if error.response is None:
                 raise
             log.info("%r is refused: %s", self._identity, error)
             refusal = error.response
         if refusal is None:
-            slot.take_whole = self._answered
-            self._forward(slot, frame)
+            in_flight.handle_whole = self._answered
+            self._forward(in_flight, frame)
         else:
-            self._flow.answer_last(slot, with_length(refusal))
+            self._flow.answer_last(in_flight, with_length(refusal))
 
-    def _answered(self, slot: Slot, frame: bytes) -> None:
+    def _answered(self, in_flight: InFlightRequest, frame: bytes) -> None:
         self._identity.answered(frame, self._clock())
         if self._identity.is_refused:
-            self._flow.answer_last(slot, with_length(frame))
+            self._flow.answer_last(in_flight, with_length(frame))
         else:
-            self._flow.answer(slot, with_length(frame))
+            self._flow.answer(in_flight, with_length(frame))
             self._known()

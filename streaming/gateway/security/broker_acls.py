@@ -81,7 +81,7 @@ class BrokerAcls:
         """Return the lists; lists that allow nothing if the last ones are too old."""
         return self._lists if time.monotonic() - self._asked_s <= AGE_MAX_S else NOTHING_IS_ALLOWED
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Request the lists at regular intervals."""
         while True:
             await asyncio.sleep(REFRESH_S)
@@ -99,20 +99,20 @@ class BrokerAcls:
         """Request the lists once. If the brokers do not return them, the old lists remain until they are too old."""
         asked_s = self._tried_s = time.monotonic()
         try:
-            self._take(AccessLists(await asyncio.to_thread(self._brokers.run, _ask)), asked_s)
+            self._handle(AccessLists(await asyncio.to_thread(self._brokers.run, _ask)), asked_s)
         except SecurityDisabledError:
-            self._take(EverythingIsAllowed(), asked_s)
+            self._handle(EverythingIsAllowed(), asked_s)
         except KafkaError as error:
-            self._note(f"the brokers do not return their access control lists: {error}")
+            self._record_trouble(f"the brokers do not return their access control lists: {error}")
 
     def close(self) -> None:
         """Close the connections. A request that waits fails soon."""
         self._brokers.close()
 
-    def _take(self, lists: AccessLists, asked_s: float) -> None:
+    def _handle(self, lists: AccessLists, asked_s: float) -> None:
         self._lists, self._asked_s, self._trouble = lists, asked_s, ""
 
-    def _note(self, trouble: str) -> None:
+    def _record_trouble(self, trouble: str) -> None:
         if trouble != self._trouble:
             self._trouble = trouble
             log.warning("%s. Grant Describe on the cluster to the gateway; until then it relays nothing.", trouble)

@@ -142,7 +142,7 @@ class SaslWatch:
         """Whether the exchange has failed. Only the response, if one exists, may still be relayed."""
         return self._stage is Stage.OVER
 
-    def asked(self, frame: bytes) -> bytes | None:
+    def handle_request(self, frame: bytes) -> bytes | None:
         """Read a frame of the client: SaslHandshake, SaslAuthenticate, or a bare token.
 
         Returns:

@@ -27,12 +27,12 @@ from coordinator.base.access import Operation, Resource
 from coordinator.base.errors import ErrorCode
 from coordinator.messages.requests import OffsetFetch, TopicPartitions
 from coordinator.messages.responses import CheckAccessAnswer, OffsetFetchAnswer
-from streaming.gateway.coordinator.routing import Home
+from streaming.gateway.coordinator.routing import ShardAddress
 from streaming.gateway.coordinator.transaction_ends import Commit
 from streaming.gateway.coordinator.transaction_writer import NOT_AVAILABLE, Written
-from streaming.gateway.exchanges.exchange import GatewayData, Question, expected, may
+from streaming.gateway.exchanges.exchange import CoordinatorRequest, ListenerData, expected, may
 from streaming.gateway.exchanges.offsets import name_of
-from streaming.gateway.members.mailbox import Questions
+from streaming.gateway.members.mailbox import Mailbox
 from streaming.gateway.members.services import Shared
 from streaming.gateway.security.authenticate import Identity
 from streaming.kafka.transactional import Transaction
@@ -57,26 +57,26 @@ class ClientTransactions:
     """The transactions of one client: its rights are checked before anything is written.
 
     Args:
-        world: What the client may see of the topics.
+        metadata: What the client may see of the topics.
         has_left: Returns whether the client has closed the connection, also while nothing is read from it.
     """
 
     def __init__(
         self,
         shared: Shared,
-        questions: Questions,
+        mailbox: Mailbox,
         identity: Identity,
-        world: GatewayData,
+        metadata: ListenerData,
         has_left: Callable[[], bool],
     ) -> None:
-        self._shared, self._questions, self._identity = shared, questions, identity
-        self._world, self._has_left = world, has_left
+        self._shared, self._mailbox, self._identity = shared, mailbox, identity
+        self._metadata, self._has_left = metadata, has_left
 
     async def join(self, message: Any, until_s: float) -> Written:
         """Prepare an AddOffsetsToTxn."""
         if refusal := await self._refusal(message, until_s):
             return refusal
-        return await self._shared.transactions.join(_transaction(message), self._home(message), until_s)
+        return await self._shared.transactions.join(_transaction(message), self._shard_address(message), until_s)
 
     async def write(self, message: Any, until_s: float) -> Written:
         """Prepare a TxnOffsetCommit. The result is an error if the client has left: its record has no effect then."""
@@ -84,9 +84,9 @@ class ClientTransactions:
             return Written(INVALID_GROUP)
         if refusal := await self._refusal(message, until_s):
             return refusal
-        joins = message.version >= WITHOUT_ADD_OFFSETS or self._shared.asking.may_have_moved(message.group_id)
+        joins = message.version >= WITHOUT_ADD_OFFSETS or self._shared.coordinators.may_have_moved(message.group_id)
         written = await self._shared.transactions.write(
-            _transaction(message), self._home(message), message.group_id, until_s, joins=joins
+            _transaction(message), self._shard_address(message), message.group_id, until_s, joins=joins
         )
         if not written.code and (commit := self._commit_in(message)):
             self._shared.transactions.ends.committed(message.producer_id, commit)
@@ -95,7 +95,7 @@ class ClientTransactions:
     def _commit_in(self, message: Any) -> Commit | None:
         """Return one of the offsets of a message; None if it has none of a known topic."""
         for topic in message.topics:
-            if topic.partitions and (name := name_of(topic, self._world)):
+            if topic.partitions and (name := name_of(topic, self._metadata)):
                 return Commit(message.group_id, name, topic.partitions[0].partition_index)
         return None
 
@@ -119,11 +119,11 @@ class ClientTransactions:
         for each in commits:
             named[each.topic].add(each.partition)
         topics = tuple(TopicPartitions(topic, tuple(sorted(partitions))) for topic, partitions in named.items())
-        fields = self._questions.fields()
+        fields = self._mailbox.fields()
         fetch = OffsetFetch(**fields, group_id=commits[0].group_id, topics=topics, require_stable=True)
         try:
             wait_s = max(each.until_s for each in commits) - time.monotonic()
-            answer = await self._questions.answer_to(Question(fetch), wait_s)
+            answer = await self._mailbox.answer_to(CoordinatorRequest(fetch), wait_s)
         except TimeoutError:
             return []
         found = answer.partitions if isinstance(answer, OffsetFetchAnswer) else ()
@@ -133,8 +133,8 @@ class ClientTransactions:
                 self._shared.transactions.ends.settled(each)
         return [each for each in commits if (each.topic, each.partition) in pending]
 
-    def _home(self, message: Any) -> Home:
-        return self._shared.asking.home_of(message.group_id)
+    def _shard_address(self, message: Any) -> ShardAddress:
+        return self._shared.coordinators.shard_address_of(message.group_id)
 
     async def _refusal(self, message: Any, until_s: float) -> Written | None:
         """Return the error of a request that the client may not send; None if it may."""
@@ -142,9 +142,9 @@ class ClientTransactions:
         if not authorizer.may_use_transaction(client, message.transactional_id):
             return Written(ID_REFUSED)
         if self._shared.settings.access == "rules":
-            question = may(self._questions, message.group_id, [(Operation.READ, Resource.GROUP, message.group_id)])
+            question = may(self._mailbox, message.group_id, [(Operation.READ, Resource.GROUP, message.group_id)])
             try:
-                answer = await self._questions.answer_to(question, until_s - time.monotonic())
+                answer = await self._mailbox.answer_to(question, until_s - time.monotonic())
             except TimeoutError:
                 return Written(NOT_AVAILABLE)
             said = expected(answer, CheckAccessAnswer)

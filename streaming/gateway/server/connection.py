@@ -21,11 +21,11 @@ from functools import partial
 
 from coordinator.messages.responses import AssignmentNotice, RebalanceNotice
 from streaming.gateway.connection.flow_control import Flow, Pause
-from streaming.gateway.connection.send_buffer import Outgoing
+from streaming.gateway.connection.send_buffer import SendBuffer
 from streaming.gateway.connection.socket import has_closed, keep_alive
 from streaming.gateway.connection.tasks import Work
-from streaming.gateway.members.heartbeat_holds import Heartbeats
-from streaming.gateway.members.mailbox import Questions
+from streaming.gateway.members.heartbeat_holds import HeartbeatHolds
+from streaming.gateway.members.mailbox import Mailbox
 from streaming.gateway.members.members import Members
 from streaming.gateway.members.services import ClientKey, Shared
 from streaming.gateway.protocol.api import Api, Handling
@@ -35,9 +35,9 @@ from streaming.gateway.security.authenticate import Authenticating, Identity
 from streaming.gateway.security.client_certificates import principal_of
 from streaming.gateway.server.client_transactions import ClientTransactions
 from streaming.gateway.server.dispatcher import REFUSED, Dispatcher, Handler
-from streaming.gateway.server.find_coordinator import Finding, Negotiating
+from streaming.gateway.server.find_coordinator import FindCoordinator, Negotiating
 from streaming.gateway.server.relaying import Relaying
-from streaming.gateway.server.serving import PortView, Serving
+from streaming.gateway.server.serving import ListenerMetadata, Serving
 
 log = logging.getLogger(__name__)
 
@@ -50,14 +50,14 @@ class Connection(asyncio.Protocol):
         clock: Returns monotonic seconds.
 
     Attributes:
-        outgoing: The bytes of held responses.
+        send_buffer: The bytes of held responses.
         is_silent: Whether the client has sent no complete request yet.
         frame_since_s: The time at which the incomplete request began; None without one.
     """
 
     def __init__(self, shared: Shared, node_id: int | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._shared, self._node_id, self._clock = shared, node_id, clock
-        self.outgoing = Outgoing(self, shared.ledger)
+        self.send_buffer = SendBuffer(self, shared.memory_budget)
         self.is_silent = True
         self.frame_since_s: float | None = None
         self._accepted_s = clock()
@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(PIECE_BYTES)
         peer = transport.get_extra_info("peername")
         self._identity.host = f"/{peer[0]}" if peer else ""
-        self._identity.certified = principal_of(transport.get_extra_info("peercert"))
+        self._identity.client_certificate = principal_of(transport.get_extra_info("peercert"))
         self._assemble()
         keep_alive(transport.get_extra_info("socket"))
         self._shared.opened(self)
@@ -92,7 +92,7 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             self._end_by(error)
         else:
-            self._note_unfinished()
+            self._count_unfinished()
 
     def eof_received(self) -> bool:
         """Answer the requests that have arrived, as a broker does, because the client sends no more.
@@ -117,8 +117,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.close()
-        self._questions.close()
-        self._heartbeats.forget()
+        self._mailbox.close()
+        self._holds.forget()
         self._members.close()
         self._work.cancel()
         self._relaying.close()
@@ -129,16 +129,16 @@ class Connection(asyncio.Protocol):
     def _assemble(self) -> None:
         shared, node_id, identity = self._shared, self._node_id, self._identity
         soon = asyncio.get_running_loop().call_soon
-        flow = self._flow = Flow(self._transport, self, self.outgoing, shared.metrics, soon, self._clock)
+        flow = self._flow = Flow(self._transport, self, self.send_buffer, shared.metrics, soon, self._clock)
         flow.active_s = self._accepted_s
-        self._view = PortView(shared, node_id, identity)
+        self._view = ListenerMetadata(shared, node_id, identity)
         work = self._work = Work(flow)
-        self._questions = Questions(shared.asking, identity, flow.questions, self._tell, self.outgoing.hold)
+        self._mailbox = Mailbox(shared.coordinators, identity, flow.questions, self._tell, self.send_buffer.hold)
         hold_ms, tick_ms = shared.settings.gateway_heartbeat_hold_ms, shared.settings.gateway_heartbeat_tick_ms
-        self._heartbeats = Heartbeats(
-            hold_ms, flow.give, flow.count, self._questions.send_now, tick_ms, self._authenticates_soon
+        self._holds = HeartbeatHolds(
+            hold_ms, flow.give, flow.count, self._mailbox.send_now, tick_ms, self._authenticates_soon
         )
-        self._members = Members(shared, flow, work, self._questions, self._heartbeats, self._view.may_see)
+        self._members = Members(shared, flow, work, self._mailbox, self._holds, self._view.may_see)
         self._relaying = Relaying(shared, node_id, flow, work, identity)
         self._frames = Frames(Dispatcher(flow, identity, self._handlers(), self._relaying, self, self._clock))
 
@@ -147,13 +147,15 @@ class Connection(asyncio.Protocol):
         view = self._view
         authenticating = Authenticating(flow, self._identity, self._relaying.forward, self._clock, self._expect_again)
         has_left = partial(has_closed, self._transport.get_extra_info("socket"))
-        transactions = ClientTransactions(shared, self._questions, self._identity, view, has_left)
-        serve = Serving(shared, flow, work, self._questions, view, self._heartbeats, self._members, transactions).serve
+        transactions = ClientTransactions(shared, self._mailbox, self._identity, view, has_left)
+        serve = Serving(shared, flow, work, self._mailbox, view, self._holds, self._members, transactions).serve
         return {
             Handling.SERVED: serve,
             Handling.REWRITTEN: self._relaying.relay,
             Handling.RELAYED: self._relaying.relay,
-            Handling.LOCATED: Finding(shared, flow, work, self._questions, view, self._relaying, self._identity).find,
+            Handling.LOCATED: FindCoordinator(
+                shared, flow, work, self._mailbox, view, self._relaying, self._identity
+            ).find,
             Handling.NEGOTIATED: Negotiating(shared, node_id, flow, work).negotiate,
             Handling.AUTHENTICATED: authenticating.authenticate,
         }
@@ -183,7 +185,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether no request is in flight or unfinished."""
-        return not self._flow.slots and not self.held_bytes
+        return not self._flow.queue and not self.held_bytes
 
     @property
     def client_key(self) -> ClientKey:
@@ -197,7 +199,7 @@ class Connection(asyncio.Protocol):
     def refuse(self, why: str) -> None:
         """Close the connection of a client that violates the protocol or exceeds a limit."""
         if not self._transport.is_closing():
-            self._note_refusal(why)
+            self._log_refusal(why)
             self.close()
 
     def fail(self, error: BaseException) -> None:
@@ -210,7 +212,7 @@ class Connection(asyncio.Protocol):
         if self._is_ending or self._transport.is_closing():
             return
         self._is_ending = True
-        self._heartbeats.stop_holding()
+        self._holds.stop_holding()
         self.request_begins()
         self._flow.pause(Pause.END)
         self._end_if_answered()
@@ -220,7 +222,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
         self._shared.holds(-self._counted_bytes)
         self._counted_bytes = 0
-        self.outgoing.close()
+        self.send_buffer.close()
         self._shared.closed(self)
 
     # -- as its flow sees it -------------------------------------------------------------------------------------------
@@ -228,25 +230,25 @@ class Connection(asyncio.Protocol):
     def stop_requests(self) -> None:
         self._frames.hold()
 
-    def take_requests(self) -> None:
+    def resume_requests(self) -> None:
         try:
-            self._frames.go_on()
+            self._frames.resume()
         except Exception as error:
             self._end_by(error)
 
     def flushed(self) -> None:
-        self._relaying.go_on()
+        self._relaying.resume()
         self._end_if_answered()
 
     # -- as its dispatcher sees it -------------------------------------------------------------------------------------
 
     def request_begins(self) -> None:
-        self._heartbeats.release()
+        self._holds.release()
         self._members.release()
 
     def request_came(self, api: Api) -> None:
-        self._shared.metrics.asked(api.name)
-        self._heartbeats.asked(api.handling)
+        self._shared.metrics.record_request(api.name)
+        self._holds.record_request(api.handling)
         if self.is_silent:
             self.is_silent = False
             self._shared.said_something(self)
@@ -272,9 +274,9 @@ class Connection(asyncio.Protocol):
         if isinstance(notice, AssignmentNotice):
             self._members.tell(notice)
         else:
-            self._heartbeats.tell(notice)
+            self._holds.tell(notice)
 
-    def _note_refusal(self, why: str) -> None:
+    def _log_refusal(self, why: str) -> None:
         log.info("%r is refused: %s", self, why)
         self._shared.metrics.refused.inc()
 
@@ -283,7 +285,7 @@ class Connection(asyncio.Protocol):
 
         The client ends first, if it has not. A socket that is closed with unread bytes drops what it has not sent.
         """
-        if not self._is_ending or self._is_over or self._flow.slots or self._transport.is_closing():
+        if not self._is_ending or self._is_over or self._flow.queue or self._transport.is_closing():
             return
         if self._has_client_ended or not self._transport.can_write_eof():
             self._transport.close()
@@ -296,14 +298,14 @@ class Connection(asyncio.Protocol):
     def _end_by(self, error: Exception) -> None:
         if not isinstance(error, REFUSED):
             self.fail(error)
-        elif not self._flow.slots:
+        elif not self._flow.queue:
             self.refuse(str(error))
         else:
-            self._note_refusal(str(error))
+            self._log_refusal(str(error))
             self.end()
             asyncio.get_running_loop().call_later(LAST_RESPONSES_S, self.close)
 
-    def _note_unfinished(self) -> None:
+    def _count_unfinished(self) -> None:
         if (held := self._frames.held_bytes) != self._counted_bytes:
             more, self._counted_bytes = held - self._counted_bytes, held
             self._shared.holds(more)

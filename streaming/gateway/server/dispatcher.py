@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from streaming.gateway.connection.flow_control import Flow
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.protocol.api import Api, Handling
 from streaming.gateway.protocol.frames import BadFrame, FrameTreatment, Piece
 from streaming.gateway.protocol.limits import RELAYED_BYTES_MAX
@@ -28,7 +28,7 @@ REFUSED = BadFrame, Malformed, BadSasl
 TOKEN_HEADER = Header(SASL_AUTHENTICATE, 0, 0, None)
 """The header for bare tokens, which have none, after a SaslHandshake of version 0."""
 
-Handler = Callable[[Slot, bytes], None]
+Handler = Callable[[InFlightRequest, bytes], None]
 """Handles a complete request, without its length."""
 
 
@@ -95,12 +95,12 @@ class Dispatcher:
             raise BadFrame(f"a {api.name} request of {size} bytes is too large")
         if api_key != PRODUCE or size <= HELD_BYTES_MAX:
             return FrameTreatment.WHOLE
-        wish = self._streaming.stream(api, Header(api_key, version, correlation_id, None), size, head)
-        if not isinstance(wish, FrameTreatment):
+        treatment = self._streaming.stream(api, Header(api_key, version, correlation_id, None), size, head)
+        if not isinstance(treatment, FrameTreatment):
             self._observer.request_came(api)
-        return wish
+        return treatment
 
-    def take(self, frame: bytes) -> None:
+    def handle(self, frame: bytes) -> None:
         """Pass a complete request to the handler of its API.
 
         Raises:
@@ -112,11 +112,11 @@ class Dispatcher:
         self._identity.client_id = header.client_id or ""
         api = APIS[header.api_key]
         self._observer.request_came(api)
-        slot = self._flow.slots.add(Slot(api, header))
+        in_flight = self._flow.queue.add(InFlightRequest(api, header))
         try:
-            self._handlers[api.handling](slot, frame)
+            self._handlers[api.handling](in_flight, frame)
         except REFUSED:
-            self._flow.slots.withdraw(slot)  # it gets no response, and those before it do
+            self._flow.queue.withdraw(in_flight)  # it gets no response, and those before it do
             raise
         self._flow.bound()
 

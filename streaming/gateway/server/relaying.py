@@ -13,7 +13,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer.transaction import EndTxnRequest
 
 from streaming.gateway.connection.flow_control import Flow, Pause
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.connection.tasks import Work
 from streaming.gateway.members.services import Shared
 from streaming.gateway.protocol.api import Api
@@ -61,53 +61,55 @@ class Relaying:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def relay(self, slot: Slot, frame: bytes) -> None:
+    def relay(self, in_flight: InFlightRequest, frame: bytes) -> None:
         """Relay a complete request, or respond with an error if the client may not send it.
 
         Raises:
             BadFrame: The request is refused, and its API has no response for that.
             Malformed: The request cannot be read.
         """
-        if slot.header.api_key == METADATA and self._shared.is_turned_away(self._identity.key):
-            self._turn_away(slot)
+        if in_flight.header.api_key == METADATA and self._shared.is_rejected(self._identity.key):
+            self._reject(in_flight)
             return
-        judged, renew = self._judge(slot, frame), self._shared.authorizer.renew
+        judged, renew = self._judge(in_flight, frame), self._shared.authorizer.renew
         if judged.is_denied and renew is not None:  # the right may have been granted since
-            self._work.begin_alone(renew(), then=lambda _: self._relay(slot, self._judge(slot, frame)))
+            self._work.begin_alone(renew(), then=lambda _: self._relay(in_flight, self._judge(in_flight, frame)))
         else:
-            self._relay(slot, judged)
+            self._relay(in_flight, judged)
 
-    def _judge(self, slot: Slot, frame: bytes) -> Judged:
-        return self._shared.authorizer.judge(slot.header, frame, self._identity.client, self._sessions)
+    def _judge(self, in_flight: InFlightRequest, frame: bytes) -> Judged:
+        return self._shared.authorizer.judge(in_flight.header, frame, self._identity.client, self._sessions)
 
-    def _relay(self, slot: Slot, judged: Judged) -> None:
+    def _relay(self, in_flight: InFlightRequest, judged: Judged) -> None:
         if judged.answer is not None:
             self._shared.metrics.denied.inc()
-            self._flow.respond(slot, judged.answer)
+            self._flow.respond(in_flight, judged.answer)
             return
         assert judged.frame is not None, "a request without a response is relayed"
-        if slot.header.api_key == END_TXN:
-            message = decode(EndTxnRequest, judged.frame, slot.header)
+        if in_flight.header.api_key == END_TXN:
+            message = decode(EndTxnRequest, judged.frame, in_flight.header)
             self._shared.transactions.ends.ended(message.producer_id)
-        slot.reads, slot.alters = judged.reads, judged.alters
-        self._expect_addresses(slot)
+        in_flight.reads, in_flight.alters = judged.reads, judged.alters
+        self._expect_addresses(in_flight)
         if not judged.has_answer:
-            self._flow.slots.withdraw(slot)
-        self.forward(slot if judged.has_answer else None, judged.frame)
+            self._flow.queue.withdraw(in_flight)
+        self.forward(in_flight if judged.has_answer else None, judged.frame)
 
-    def _turn_away(self, slot: Slot) -> None:
+    def _reject(self, in_flight: InFlightRequest) -> None:
         """Refuse metadata, so that a client goes to another gateway: with metadata it would stay with this one."""
-        if slot.header.version < REBOOTSTRAP:
+        if in_flight.header.version < REBOOTSTRAP:
             self._flow.close()
         else:
-            self._flow.respond(slot, MetadataResponse(version=slot.header.version, error_code=REBOOTSTRAP_REQUIRED))
+            self._flow.respond(
+                in_flight, MetadataResponse(version=in_flight.header.version, error_code=REBOOTSTRAP_REQUIRED)
+            )
 
-    def forward(self, slot: Slot | None, frame: bytes) -> None:
+    def forward(self, in_flight: InFlightRequest | None, frame: bytes) -> None:
         """Send a request, without its length, to the broker. Without a slot the request has no response."""
         if self._upstream is None:
-            self._work.begin_alone(self._connect(), then=lambda _: self._send(slot, frame))
+            self._work.begin_alone(self._connect(), then=lambda _: self._send(in_flight, frame))
         else:
-            self._send(slot, frame)
+            self._send(in_flight, frame)
 
     def stream(
         self, api: Api, header: Header, size: int, head: memoryview
@@ -135,9 +137,9 @@ class Relaying:
             self._flow.pause(Pause.ROOM)
             return FrameTreatment.LATER
         if acks:
-            slot = self._flow.slots.add(Slot(api, header))
-            self._expect_addresses(slot)
-            self._upstream.expect(slot)
+            in_flight = self._flow.queue.add(InFlightRequest(api, header))
+            self._expect_addresses(in_flight)
+            self._upstream.expect(in_flight)
         self._flow.bound()
         self.streams_since_s = self._flow.active_s
         judge = partial(self._shared.authorizer.judge_piece, client=self._identity.client)
@@ -148,10 +150,10 @@ class Relaying:
         self.streams_since_s = None
         self._shared.room.release(self._room_is_free)
 
-    def _send(self, slot: Slot | None, frame: bytes) -> None:
+    def _send(self, in_flight: InFlightRequest | None, frame: bytes) -> None:
         assert self._upstream is not None, "connected"
-        if slot:
-            self._upstream.expect(slot)
+        if in_flight:
+            self._upstream.expect(in_flight)
         self._upstream.write(with_length(frame))
 
     async def _connect(self) -> None:
@@ -171,10 +173,10 @@ class Relaying:
 
     # -- the client's side ---------------------------------------------------------------------------------------------
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue to read the broker's responses, because the turn of one may have come."""
         if self._upstream:
-            self._upstream.go_on()
+            self._upstream.resume()
 
     def client_slow(self, is_slow: bool) -> None:
         """Stop reading the broker's responses while the client is slow."""
@@ -192,18 +194,18 @@ class Relaying:
     def write(self, piece: Piece) -> None:
         self._flow.write(piece)
 
-    def is_next(self, slot: Slot) -> bool:
-        return self._flow.slots.is_first(slot)
+    def is_next(self, in_flight: InFlightRequest) -> bool:
+        return self._flow.queue.is_first(in_flight)
 
-    def has_room(self, slot: Slot) -> bool:
-        return self._flow.slots.is_first(slot) or not self._flow.outgoing.is_much
+    def has_room(self, in_flight: InFlightRequest) -> bool:
+        return self._flow.queue.is_first(in_flight) or not self._flow.send_buffer.is_much
 
-    def passed_on(self, slot: Slot) -> None:
-        self._flow.passed_on(slot)
+    def passed_on(self, in_flight: InFlightRequest) -> None:
+        self._flow.passed_on(in_flight)
 
-    def answered(self, slot: Slot, frame: bytes) -> None:
-        assert slot.take_whole is not None, "its response is read completely"
-        slot.take_whole(slot, frame)
+    def answered(self, in_flight: InFlightRequest, frame: bytes) -> None:
+        assert in_flight.handle_whole is not None, "its response is read completely"
+        in_flight.handle_whole(in_flight, frame)
 
     def upstream_full(self, is_full: bool) -> None:
         (self._flow.pause if is_full else self._flow.resume)(Pause.BROKER)
@@ -224,20 +226,20 @@ class Relaying:
 
     # -- responses that are rewritten ----------------------------------------------------------------------------------
 
-    def _expect_addresses(self, slot: Slot) -> None:
+    def _expect_addresses(self, in_flight: InFlightRequest) -> None:
         """Read the response completely if it may contain addresses, or something else that is changed."""
-        rewrite = RELAYED[slot.header.api_key].rewrite
-        if rewrite is not None and slot.header.version >= rewrite.first:
-            slot.take_whole = partial(self._rewrite, rewrite)
+        rewrite = RELAYED[in_flight.header.api_key].rewrite
+        if rewrite is not None and in_flight.header.version >= rewrite.first:
+            in_flight.handle_whole = partial(self._rewrite, rewrite)
 
-    def _rewrite(self, rewrite: Rewrite, slot: Slot, frame: bytes) -> None:
+    def _rewrite(self, rewrite: Rewrite, in_flight: InFlightRequest, frame: bytes) -> None:
         if not rewrite.is_needed(frame):
-            self._flow.answer(slot, with_length(frame))
+            self._flow.answer(in_flight, with_length(frame))
             return
-        self._flow.outgoing.hold(len(frame))
-        self._work.begin(self._send_rewritten(rewrite, slot, frame))
+        self._flow.send_buffer.hold(len(frame))
+        self._work.begin(self._send_rewritten(rewrite, in_flight, frame))
 
-    async def _send_rewritten(self, rewrite: Rewrite, slot: Slot, frame: bytes) -> None:
-        answer = await rewritten(rewrite, slot.header.version, frame, self._shared.cluster, slot.alters)
-        self._flow.outgoing.hold(-len(frame))
-        self._flow.answer(slot, answer)
+    async def _send_rewritten(self, rewrite: Rewrite, in_flight: InFlightRequest, frame: bytes) -> None:
+        answer = await rewritten(rewrite, in_flight.header.version, frame, self._shared.cluster, in_flight.alters)
+        self._flow.send_buffer.hold(-len(frame))
+        self._flow.answer(in_flight, answer)

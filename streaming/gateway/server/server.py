@@ -13,12 +13,12 @@ from streaming.config.settings import Settings
 from streaming.config.timeouts import ATTEMPT_WAIT_S
 from streaming.errors import PortTaken, UserError
 from streaming.gateway.connection.metrics import Metrics
-from streaming.gateway.connection.send_buffer import Ledger
+from streaming.gateway.connection.send_buffer import MemoryBudget
 from streaming.gateway.coordinator.reach import Reaching
 from streaming.gateway.coordinator.routing import Coordinators
 from streaming.gateway.coordinator.transaction_writer import Transactions
 from streaming.gateway.members.services import ClientConnection, ClientKey
-from streaming.gateway.members.topic_updates import Following
+from streaming.gateway.members.topic_updates import TopicUpdates
 from streaming.gateway.members.topics import Topics
 from streaming.gateway.protocol.limits import (
     FRAME_WAIT_S,
@@ -35,7 +35,7 @@ from streaming.gateway.relay.large_requests import Room
 from streaming.gateway.relay.metadata import METADATA_WAIT_S, Address, Cluster
 from streaming.gateway.security.broker_acls import NOTHING_IS_ALLOWED, BrokerAcls
 from streaming.gateway.server.connection import Connection
-from streaming.gateway.server.find_coordinator import Probing
+from streaming.gateway.server.find_coordinator import CoordinatorProbe
 from streaming.gateway.server.health import GatewayHealth
 from streaming.health import Listener
 from streaming.kafka.pulse import Pulse
@@ -74,15 +74,15 @@ class Gateway:
         self.settings, self._report = settings, report
         self.metrics = Metrics()
         self.mechanisms = settings.client_mechanisms
-        self.asking: Coordinators
+        self.coordinators: Coordinators
         self.cluster: Cluster
         self.topics: Topics
-        self.following: Following
+        self.topic_updates: TopicUpdates
         self.authorizer: Authorizer
         self._connections: set[ClientConnection] = set()
         self._are_all_closed = asyncio.Event()
-        self.ledger = Ledger(self._connections, self.metrics.overfull.inc)
-        self.metrics.answer_bytes.set_function(lambda: self.ledger.held_bytes)
+        self.memory_budget = MemoryBudget(self._connections, self.metrics.overfull.inc)
+        self.metrics.answer_bytes.set_function(lambda: self.memory_budget.held_bytes)
         self.room = Room()
         self._silent: dict[ClientConnection, None] = {}
         self._connections_max = connections_max(settings.gateway_connections_max)
@@ -131,7 +131,11 @@ class Gateway:
         """
         pulse = self._watched.enter_context(Pulse.of(self.settings, tolerated=1.0))
         health = GatewayHealth(
-            pulse, self.metrics.registry, self.runs_within, self.asking.silence_s, self._reaching.not_ready_reasons
+            pulse,
+            self.metrics.registry,
+            self.runs_within,
+            self.coordinators.silence_s,
+            self._reaching.not_ready_reasons,
         )
         return self._watched.enter_context(Listener(host, port, health)).url
 
@@ -168,35 +172,35 @@ class Gateway:
         settings = self.settings
         self._listener_context = settings.listener_context(settings.gateway_host)
         self._client_host = settings.gateway_client_host()
-        self.asking = await asyncio.to_thread(Coordinators, settings, self._loop)
-        self._probing = Probing(self.asking, settings.gateway_hold_ms)
-        self.cluster = Cluster(self.asking.list_topics, self._listen_for)
+        self.coordinators = await asyncio.to_thread(Coordinators, settings, self._loop)
+        self._probe = CoordinatorProbe(self.coordinators, settings.gateway_hold_ms)
+        self.cluster = Cluster(self.coordinators.list_topics, self._listen_for)
         self._reaching = Reaching(
-            lambda: self.asking.askings, self._ask_versions, self.cluster.avoid, self.asking.mailboxes_moved
+            lambda: self.coordinators.clients, self._ask_versions, self.cluster.avoid, self.coordinators.mailboxes_moved
         )
         self._facts = TopicFacts(settings, "coordinator-gateway")
         self.topics = Topics(self.cluster, lambda names, ids: self._facts.of(names, METADATA_WAIT_S, ids))
-        self.following = Following(self.topics)
+        self.topic_updates = TopicUpdates(self.topics)
         self.transactions = Transactions(settings)
         self.authorizer = await self._make_authorizer()
         await self.cluster.refresh()
         await self.offer_of(None)  # without it a client that connects at once would get a response without most APIs
         self._bootstrap = await self._listen(settings.gateway_port, None)
-        self._reacher = self._loop.create_task(self._reaching.keep())
+        self._reacher = self._loop.create_task(self._reaching.run())
         self._sweeper = self._loop.create_task(self._sweep())
-        self._follower = self._loop.create_task(self.following.keep(settings.metadata_refresh_ms / 1_000))
+        self._follower = self._loop.create_task(self.topic_updates.run(settings.metadata_refresh_ms / 1_000))
         self._report(f"The gateway listens on {self.bootstrap_servers}. Use it as bootstrap.servers of Kafka clients.")
 
     async def _make_authorizer(self) -> Authorizer:
         settings = self.settings
         if not settings.is_relayed_as_gateway or settings.gateway_relay == "lend_gateway_rights":
-            return Authorizer(settings.topics, note=self.topics.note)
+            return Authorizer(settings.topics, store_facts=self.topics.update)
         if settings.gateway_relay == "refuse":
-            return Authorizer(settings.topics, lambda: NOTHING_IS_ALLOWED, self.topics.note)
+            return Authorizer(settings.topics, lambda: NOTHING_IS_ALLOWED, self.topics.update)
         acls = self._acls = BrokerAcls(settings)
         await acls.refresh()
-        self._acls_keeper = self._loop.create_task(acls.keep())
-        return Authorizer(settings.topics, acls.current, self.topics.note, acls.renew)
+        self._acls_keeper = self._loop.create_task(acls.run())
+        return Authorizer(settings.topics, acls.current, self.topics.update, acls.renew)
 
     async def _stop(self) -> None:
         for server in self._servers:
@@ -204,8 +208,8 @@ class Gateway:
         await self._end_connections()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
-        if hasattr(self, "asking"):
-            await asyncio.to_thread(self.asking.close)
+        if hasattr(self, "coordinators"):
+            await asyncio.to_thread(self.coordinators.close)
         if hasattr(self, "transactions"):
             await asyncio.to_thread(self.transactions.close)
             await asyncio.to_thread(self._facts.close)
@@ -290,8 +294,8 @@ class Gateway:
         connecting = self._loop.create_connection(lambda: upstream, host, port, ssl=self._broker_context)
         await asyncio.wait_for(connecting, CONNECT_WAIT_S)
 
-    def turn_away(self, group_ids: Sequence[str], client: ClientKey) -> bool:
-        if not any(map(self.asking.is_lost, group_ids)):
+    def reject_moved(self, group_ids: Sequence[str], client: ClientKey) -> bool:
+        if not any(map(self.coordinators.is_lost, group_ids)):
             return False
         now_s = time.monotonic()
         self._turned_away = {each: until_s for each, until_s in self._turned_away.items() if until_s > now_s}
@@ -301,11 +305,11 @@ class Gateway:
                 connection.refuse("its group's requests cannot be written from this gateway")
         return True
 
-    def is_turned_away(self, client: ClientKey) -> bool:
+    def is_rejected(self, client: ClientKey) -> bool:
         return time.monotonic() < self._turned_away.get(client, 0.0)
 
     async def is_served(self, group_ids: Sequence[str]) -> bool:
-        return await self._probing.is_served(group_ids)
+        return await self._probe.is_served(group_ids)
 
     # -- connections ---------------------------------------------------------------------------------------------------
 

@@ -9,14 +9,14 @@ from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, Topic
 from coordinator.messages.heartbeats import AnyHeartbeat, Heartbeat
 from coordinator.messages.responses import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, LeaveGroupAnswer
 from streaming.gateway.connection.flow_control import Flow
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.connection.tasks import Work
-from streaming.gateway.coordinator.routing import Home
+from streaming.gateway.coordinator.routing import ShardAddress
 from streaming.gateway.coordinator.transaction_writer import WRITE_WAIT_S
 from streaming.gateway.exchanges import SERVED
 from streaming.gateway.exchanges.exchange import Exchange, Preparing, Served, Subscription
-from streaming.gateway.members.heartbeat_holds import Heartbeats
-from streaming.gateway.members.mailbox import Questions
+from streaming.gateway.members.heartbeat_holds import HeartbeatHolds
+from streaming.gateway.members.mailbox import Mailbox
 from streaming.gateway.members.members import Members
 from streaming.gateway.members.services import Shared
 from streaming.gateway.protocol.definitions import ConsumerGroupHeartbeatRequest
@@ -25,8 +25,8 @@ from streaming.gateway.security.authenticate import Identity
 from streaming.kafka.patterns import Matches
 
 
-class PortView:
-    """The cluster as the gateway shows it at one of its ports: the `GatewayData` of exchanges.
+class ListenerMetadata:
+    """The cluster as the gateway shows it at one of its ports: the `ListenerData` of exchanges.
 
     Args:
         node_id: The broker that the port stands for; None for the bootstrap address.
@@ -37,8 +37,8 @@ class PortView:
         self._resolved = "", Matches()
 
     @property
-    def homes(self) -> list[Home]:
-        return self._shared.asking.homes
+    def shard_addresses(self) -> list[ShardAddress]:
+        return self._shared.coordinators.shard_addresses
 
     @property
     def has_rules(self) -> bool:
@@ -82,7 +82,7 @@ class PortView:
         return found
 
     def follows(self, group_id: str) -> bool:
-        return self._shared.following.has(group_id)
+        return self._shared.topic_updates.has(group_id)
 
 
 class Serving:
@@ -93,32 +93,32 @@ class Serving:
         shared: Shared,
         flow: Flow,
         work: Work,
-        questions: Questions,
-        world: PortView,
-        heartbeats: Heartbeats,
+        mailbox: Mailbox,
+        metadata: ListenerMetadata,
+        holds: HeartbeatHolds,
         members: Members,
         transactions: Preparing,
     ) -> None:
-        self._cluster, self._topics, self._world = shared.cluster, shared.topics, world
+        self._cluster, self._topics, self._metadata = shared.cluster, shared.topics, metadata
         self._flow, self._work = flow, work
-        self._questions, self._heartbeats, self._members = questions, heartbeats, members
+        self._mailbox, self._holds, self._members = mailbox, holds, members
         self._transactions = transactions
 
-    def serve(self, slot: Slot, frame: bytes) -> None:
+    def serve(self, in_flight: InFlightRequest, frame: bytes) -> None:
         """Handle a request of an API in `SERVED`.
 
         Raises:
             Malformed: The request cannot be read.
         """
-        served = SERVED[slot.header.api_key]
-        message = decode(served.request, frame, slot.header)
+        served = SERVED[in_flight.header.api_key]
+        message = decode(served.request, frame, in_flight.header)
         if served.request is ConsumerGroupHeartbeatRequest:
-            self._members.came(slot, message.member_epoch)
+            self._members.came(in_flight, message.member_epoch)
         if served.is_always_ready or self._is_ready(served, message):
-            self._ask(slot, served.exchange(message, self._questions, self._world), message)
+            self._ask(in_flight, served.exchange(message, self._mailbox, self._metadata), message)
         else:
             self._work.begin_alone(
-                self._prepare(slot, served, message), then=lambda exchange: self._ask(slot, exchange, message)
+                self._prepare(in_flight, served, message), then=lambda exchange: self._ask(in_flight, exchange, message)
             )
 
     def _is_ready(self, served: Served, message: Any) -> bool:
@@ -132,7 +132,7 @@ class Serving:
         return ids is not None and not self._unknown(ids)
 
     def _unknown(self, topic_ids: Collection[bytes]) -> list[bytes]:
-        return [topic_id for topic_id in topic_ids if self._world.topic_of(topic_id) is None]
+        return [topic_id for topic_id in topic_ids if self._metadata.topic_of(topic_id) is None]
 
     async def _learn_ids(self, topic_ids: Collection[bytes] | None) -> None:
         """Request the facts about topics with these ids; None for all topics."""
@@ -143,26 +143,26 @@ class Serving:
 
     def _lookup(self, served: Served, message: Any) -> Callable[[], Awaitable[None]] | None:
         """Return the request to the brokers about the message's topics; None if the gateway knows enough of them."""
-        if topics := served.topics_named(message, self._world):
+        if topics := served.topics_named(message, self._metadata):
             self._cluster.renew()
             if not self._topics.have(topics):
                 return partial(self._topics.learn, topics)
-        fetched = served.topics_fetched(message, self._world)
+        fetched = served.topics_fetched(message, self._metadata)
         if fetched and not self._topics.are_current(fetched):
             return partial(self._topics.learn, fetched)
         wanted = served.subscription(message)
         return partial(self._learn, wanted) if self._must_learn(wanted) else None
 
-    async def _prepare(self, slot: Slot, served: Served, message: Any) -> Exchange:
+    async def _prepare(self, in_flight: InFlightRequest, served: Served, message: Any) -> Exchange:
         """Send what comes before an exchange to the brokers, one after another, and return the exchange."""
         await self._learn_ids(served.topic_ids(message))
         if (lookup := self._lookup(served, message)) is not None:
             await lookup()
         await self._transactions.settle(served.groups_fetched(message))
         if served.prepare is None:
-            return served.exchange(message, self._questions, self._world)
-        written = await served.prepare(self._transactions, message, slot.since_s + WRITE_WAIT_S)
-        return served.exchange(message, self._questions, self._world, written=written)
+            return served.exchange(message, self._mailbox, self._metadata)
+        written = await served.prepare(self._transactions, message, in_flight.since_s + WRITE_WAIT_S)
+        return served.exchange(message, self._mailbox, self._metadata, written=written)
 
     def _must_learn(self, wanted: Subscription) -> bool:
         return bool(wanted.pattern) or not self._topics.are_sufficient(wanted.names)
@@ -172,59 +172,61 @@ class Serving:
         names = dict.fromkeys(wanted.names)
         if wanted.pattern:
             await self._topics.learn_names()
-            names.update(dict.fromkeys((await self._world.resolve(wanted.pattern)).topics))
+            names.update(dict.fromkeys((await self._metadata.resolve(wanted.pattern)).topics))
         if not self._topics.are_sufficient(names):
             await self._topics.learn(names)
 
-    def _ask(self, slot: Slot, exchange: Exchange, message: Any) -> None:
-        is_beat = slot.header.api_key == ConsumerGroupHeartbeatRequest.API_KEY
-        later = partial(self._ask, slot, exchange, message)
-        if is_beat and self._members.take_over(slot, _heartbeat_in(exchange), later):
+    def _ask(self, in_flight: InFlightRequest, exchange: Exchange, message: Any) -> None:
+        is_beat = in_flight.header.api_key == ConsumerGroupHeartbeatRequest.API_KEY
+        later = partial(self._ask, in_flight, exchange, message)
+        if is_beat and self._members.take_over(in_flight, _heartbeat_in(exchange), later):
             return
-        answer = partial(self._answer, slot, message, exchange)
-        request = exchange.questions[0].request if exchange.questions else None
-        if isinstance(request, AnyHeartbeat) and (ticks := self._ticks_to_wait(slot, request)):
-            self._questions.gather(request, ticks, answer)
+        answer = partial(self._answer, in_flight, message, exchange)
+        request = exchange.requests[0].request if exchange.requests else None
+        if isinstance(request, AnyHeartbeat) and (ticks := self._ticks_to_wait(in_flight, request)):
+            self._mailbox.gather(request, ticks, answer)
         elif isinstance(request, Heartbeat):
-            self._questions.gather_prompt(request, answer)
+            self._mailbox.gather_prompt(request, answer)
         else:
-            self._questions.ask(exchange.questions, answer)
+            self._mailbox.ask(exchange.requests, answer)
 
-    def _ticks_to_wait(self, slot: Slot, request: AnyHeartbeat) -> int:
-        is_only = self._flow.slots.is_only(slot)
+    def _ticks_to_wait(self, in_flight: InFlightRequest, request: AnyHeartbeat) -> int:
+        is_only = self._flow.queue.is_only(in_flight)
         if isinstance(request, Heartbeat):
-            return self._heartbeats.ticks_to_wait(slot, request, is_only=is_only)
-        return self._members.ticks_to_wait(slot, request, is_only=is_only)
+            return self._holds.ticks_to_wait(in_flight, request, is_only=is_only)
+        return self._members.ticks_to_wait(in_flight, request, is_only=is_only)
 
-    def _answer(self, slot: Slot, message: Any, exchange: Exchange, answers: Sequence[AnyAnswer]) -> None:
+    def _answer(
+        self, in_flight: InFlightRequest, message: Any, exchange: Exchange, answers: Sequence[AnyAnswer]
+    ) -> None:
         """Send the response, or hold it for a notice of a rebalance."""
         try:
-            if slot.header.api_key == ConsumerGroupHeartbeatRequest.API_KEY:
-                self._members.answered(slot, _heartbeat_in(exchange), answers[0])
+            if in_flight.header.api_key == ConsumerGroupHeartbeatRequest.API_KEY:
+                self._members.answered(in_flight, _heartbeat_in(exchange), answers[0])
             else:
-                self._respond(slot, message, answers, encode(exchange.respond(answers), slot.header))
+                self._respond(in_flight, message, answers, encode(exchange.respond(answers), in_flight.header))
         except Exception as error:
             self._flow.fail(error)
 
-    def _respond(self, slot: Slot, message: Any, answers: Sequence[AnyAnswer], response: bytes) -> None:
+    def _respond(self, in_flight: InFlightRequest, message: Any, answers: Sequence[AnyAnswer], response: bytes) -> None:
         match answers:
             case [JoinGroupAnswer(code=0) as joined]:
-                self._heartbeats.joined(joined.member_id, message.session_timeout_ms)
+                self._holds.joined(joined.member_id, message.session_timeout_ms)
                 self._members.joined(message, joined)
             case [LeaveGroupAnswer(code=0) as left]:
                 for member in left.members:
                     self._members.left(message.group_id, member.member_id)
             case [HeartbeatAnswer(code=code)]:
-                if not self._heartbeats.answered(slot, message.member_id, code):
+                if not self._holds.answered(in_flight, message.member_id, code):
                     return
-                is_only = self._flow.slots.is_only(slot)
-                if not code and is_only and self._heartbeats.hold(slot, message.member_id, response):
-                    self._flow.count(slot)
+                is_only = self._flow.queue.is_only(in_flight)
+                if not code and is_only and self._holds.hold(in_flight, message.member_id, response):
+                    self._flow.count(in_flight)
                     return
-        self._flow.answer(slot, response)
+        self._flow.answer(in_flight, response)
 
 
 def _heartbeat_in(exchange: Exchange) -> ConsumerGroupHeartbeat:
-    request = exchange.questions[0].request
+    request = exchange.requests[0].request
     assert isinstance(request, ConsumerGroupHeartbeat), "the exchange of a heartbeat has one question"
     return request

@@ -13,8 +13,8 @@ from coordinator.messages.responses import (
     ConsumerGroupHeartbeatAnswer,
     ErrorAnswer,
 )
-from streaming.gateway.connection.request_queue import Slot
-from streaming.gateway.members.consumer_heartbeats import ConsumerHeartbeats
+from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.members.consumer_heartbeats import ConsumerHeartbeatHolds
 from streaming.gateway.protocol.definitions import ConsumerGroupHeartbeatResponse
 from streaming.gateway.protocol.messages import Header
 from streaming.gateway.server.apis import APIS
@@ -49,23 +49,23 @@ class Bench:
     """The heartbeats of one connection. A test answers the heartbeats on the member's behalf."""
 
     def __init__(self, hold_ms_max: int = 600_000) -> None:
-        self.given: list[tuple[Slot, Any]] = []
+        self.given: list[tuple[InFlightRequest, Any]] = []
         self.asked: list[tuple[ConsumerGroupHeartbeat, Callable[[AnyAnswer], object]]] = []
         self.late_s = 0.0
-        self.heartbeats = ConsumerHeartbeats(
+        self.heartbeats = ConsumerHeartbeatHolds(
             hold_ms_max, self._give, lambda request, then: self.asked.append((request, then)), self._clock
         )
 
     def _clock(self) -> float:
         return asyncio.get_running_loop().time() + self.late_s
 
-    def _give(self, slot: Slot, frame: bytes) -> None:
+    def _give(self, slot: InFlightRequest, frame: bytes) -> None:
         self.given.append((slot, ConsumerGroupHeartbeatResponse.decode(frame[4:], version=1, header=True)))
 
     def hold(
         self, asked: ConsumerGroupHeartbeat | None = None, said: ConsumerGroupHeartbeatAnswer | None = None
     ) -> bool:
-        slot = Slot(APIS[68], Header(68, 1, 77, "c"), since_s=asyncio.get_running_loop().time())
+        slot = InFlightRequest(APIS[68], Header(68, 1, 77, "c"), since_s=asyncio.get_running_loop().time())
         return self.heartbeats.hold(slot, asked or request(), said or answer())
 
     def own(self) -> None:

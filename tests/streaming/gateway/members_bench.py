@@ -6,7 +6,7 @@ from typing import Any
 
 from coordinator.messages.consumer_requests import GroupTopics
 from coordinator.messages.responses import AssignedTopic, ConsumerGroupHeartbeatAnswer
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.protocol.definitions import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from streaming.gateway.protocol.topic_ids import id_of
 from tests.streaming.gateway.parts import fact_of
@@ -20,7 +20,7 @@ INTERVAL_MS = 600_000
 class Bench(ServingBench):
     """A connection with members of the consumer protocol."""
 
-    def beat(self, epoch: int = 5, member_id: str = "m", **fields: Any) -> Slot:
+    def beat(self, epoch: int = 5, member_id: str = "m", **fields: Any) -> InFlightRequest:
         return self.ask(
             ConsumerGroupHeartbeatRequest(
                 version=1, group_id="g", member_id=member_id, member_epoch=epoch, rebalance_timeout_ms=9_000, **fields

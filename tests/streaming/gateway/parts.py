@@ -14,15 +14,15 @@ from coordinator.messages.requests import Request
 from coordinator.messages.responses import AnyAnswer, RebalanceNotice
 from streaming.gateway.connection.flow_control import Flow
 from streaming.gateway.connection.metrics import Metrics
-from streaming.gateway.connection.request_queue import Slot
-from streaming.gateway.connection.send_buffer import Ledger, Outgoing
-from streaming.gateway.coordinator.batching import Gathering, SendSingle
-from streaming.gateway.coordinator.outstanding import Unanswered
-from streaming.gateway.coordinator.routing import Home
+from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.send_buffer import MemoryBudget, SendBuffer
+from streaming.gateway.coordinator.batching import HeartbeatBatcher, SendSingle
+from streaming.gateway.coordinator.outstanding import OutstandingHeartbeats
+from streaming.gateway.coordinator.routing import ShardAddress
 from streaming.gateway.coordinator.transaction_ends import Ends
 from streaming.gateway.coordinator.transaction_writer import Written
 from streaming.gateway.members.services import ClientKey
-from streaming.gateway.members.topic_updates import Following
+from streaming.gateway.members.topic_updates import TopicUpdates
 from streaming.gateway.members.topics import Topics
 from streaming.gateway.protocol.messages import Header
 from streaming.gateway.protocol.topic_ids import id_text
@@ -113,7 +113,7 @@ class FakeOwner:
     """A double of a connection, for its flow."""
 
     transport: FakeTransport
-    outgoing: Outgoing = field(init=False)
+    send_buffer: SendBuffer = field(init=False)
     calls: list[str] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
@@ -121,7 +121,7 @@ class FakeOwner:
     def stop_requests(self) -> None:
         self.calls.append("stop")
 
-    def take_requests(self) -> None:
+    def resume_requests(self) -> None:
         self.calls.append("take")
 
     def flushed(self) -> None:
@@ -144,11 +144,11 @@ class FlowBench:
     def __init__(self) -> None:
         self.transport, self.metrics = FakeTransport(), Metrics()
         self.owner = FakeOwner(self.transport)
-        self.owner.outgoing = Outgoing(self.owner, Ledger([self.owner], lambda: None))
+        self.owner.send_buffer = SendBuffer(self.owner, MemoryBudget([self.owner], lambda: None))
         self.now_s = 100.0
         self.soon: list[Callable[[], None]] = []
         self.flow = Flow(
-            self.transport, self.owner, self.owner.outgoing, self.metrics, self.soon.append, lambda: self.now_s
+            self.transport, self.owner, self.owner.send_buffer, self.metrics, self.soon.append, lambda: self.now_s
         )
 
     def run_soon(self) -> None:
@@ -157,21 +157,21 @@ class FlowBench:
         for each in waiting:
             each()
 
-    def slot(self, api_key: int, version: int | None = None, correlation_id: int = 77) -> Slot:
+    def slot(self, api_key: int, version: int | None = None, correlation_id: int = 77) -> InFlightRequest:
         """Add a request of an API, in its last version or the given one."""
-        return self.flow.slots.add(slot_of(api_key, version, correlation_id))
+        return self.flow.queue.add(slot_of(api_key, version, correlation_id))
 
     def count(self, name: str, **labels: str) -> float:
         """Return the value of a metric."""
         return self.metrics.registry.get_sample_value(f"groupcoord_gateway_{name}", labels) or 0
 
 
-def slot_of(api_key: int, version: int | None = None, correlation_id: int = 77) -> Slot:
+def slot_of(api_key: int, version: int | None = None, correlation_id: int = 77) -> InFlightRequest:
     api = APIS[api_key]
-    return Slot(api, Header(api_key, api.last if version is None else version, correlation_id, "ana"))
+    return InFlightRequest(api, Header(api_key, api.last if version is None else version, correlation_id, "ana"))
 
 
-class FakeAsking:
+class FakeCoordinators:
     """A double of the coordinator's client. It stores requests, and a test answers them."""
 
     shards = 4
@@ -181,15 +181,15 @@ class FakeAsking:
         self.sent: list[tuple[Request, int | None]] = []
         self.inboxes: dict[str, Callable[[RebalanceNotice], object]] = {}
         self._told: dict[str, Callable[[AnyAnswer, int], object]] = {}
-        self.unanswered = Unanswered()
+        self.outstanding = OutstandingHeartbeats()
         self._numbers = count(1)
         self.moved: set[str] = set()
         self.ticks: list[tuple[float, Callable[[], None]]] = []
         self._turns: list[Callable[[], None]] | None = None
         self.now_ms = 0
         fields = {"reply_to": "inbox-gathered"}
-        self.gathering = Gathering(
-            self, self.shards, lambda: {**fields, "request_id": self.request_id()}, 1_000, self.unanswered,
+        self.batcher = self.batchers = HeartbeatBatcher(
+            self, self.shards, lambda: {**fields, "request_id": self.request_id()}, 1_000, self.outstanding,
             self._later, send_single or self.send, lambda: self.now_ms, lambda: self.now_ms,
         )  # fmt: skip
 
@@ -236,15 +236,15 @@ class FakeAsking:
         self._told[request.request_id] = told
         return 100
 
-    def home_of(self, group_id: str) -> Home:
-        return Home("A", shard_of(group_id, self.shards))
+    def shard_address_of(self, group_id: str) -> ShardAddress:
+        return ShardAddress("A", shard_of(group_id, self.shards))
 
     def may_have_moved(self, group_id: str) -> bool:
         return group_id in self.moved
 
     @property
-    def homes(self) -> list[Home]:
-        return [Home("A", shard) for shard in range(self.shards)]
+    def shard_addresses(self) -> list[ShardAddress]:
+        return [ShardAddress("A", shard) for shard in range(self.shards)]
 
     def forget(self, inbox: str, request_ids: Iterable[str]) -> None:
         for request_id in request_ids:
@@ -311,13 +311,13 @@ class FakeTransactions:
         self.until_s = float("-inf")
         self.ends = Ends()
 
-    async def join(self, transaction: Transaction, home: Home, until_s: float) -> Written:
+    async def join(self, transaction: Transaction, home: ShardAddress, until_s: float) -> Written:
         self.calls.append(("join", transaction, home.shard))
         self.until_s = until_s
         return self.written
 
     async def write(
-        self, transaction: Transaction, home: Home, group_id: str, until_s: float, *, joins: bool
+        self, transaction: Transaction, home: ShardAddress, group_id: str, until_s: float, *, joins: bool
     ) -> Written:
         prepared = "join and write" if joins else "write"
         self.calls.append((f"{prepared} {group_id}", transaction, home.shard))
@@ -339,18 +339,18 @@ class FakeShared:
             group_consumer_heartbeat_interval_ms=600_000,
             group_consumer_session_timeout_ms=900_000,
         )
-        self.asking: Any = FakeAsking()
+        self.coordinators: Any = FakeCoordinators()
         self.cluster: Any = FakeCluster()
         self.described: list[list[str]] = []
         self.may_describe = threading.Event()
         self.may_describe.set()
         self.topics = Topics(self.cluster, self._describe)
-        self.topics.note({"t": fact_of("t", 3)})
-        self.following = Following(self.topics)
+        self.topics.update({"t": fact_of("t", 3)})
+        self.topic_updates = TopicUpdates(self.topics)
         self.transactions: Any = FakeTransactions()
         self.authorizer = Authorizer([OWN_TOPIC])
         self.connections: list[Any] = []
-        self.ledger = Ledger(self.connections, lambda: None)
+        self.memory_budget = MemoryBudget(self.connections, lambda: None)
         self.room = Room()
         self.metrics, self.mechanisms = metrics or Metrics(), mechanisms
         self.unfinished_bytes = 0
@@ -378,13 +378,13 @@ class FakeShared:
     async def is_served(self, group_ids: Sequence[str]) -> bool:
         return self.served
 
-    def turn_away(self, group_ids: Sequence[str], client: ClientKey) -> bool:
+    def reject_moved(self, group_ids: Sequence[str], client: ClientKey) -> bool:
         if not self.lost_groups.intersection(group_ids):
             return False
         self.turned_away.add(client)
         return True
 
-    def is_turned_away(self, client: ClientKey) -> bool:
+    def is_rejected(self, client: ClientKey) -> bool:
         return client in self.turned_away
 
     async def open_upstream(self, node_id: int | None, upstream: Upstream) -> None:

@@ -3,15 +3,15 @@
 from typing import Any
 
 from coordinator.messages.responses import AssignmentNotice, RebalanceNotice
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.connection.tasks import Work
-from streaming.gateway.members.heartbeat_holds import Heartbeats
-from streaming.gateway.members.mailbox import Questions
+from streaming.gateway.members.heartbeat_holds import HeartbeatHolds
+from streaming.gateway.members.mailbox import Mailbox
 from streaming.gateway.members.members import Members
 from streaming.gateway.security.authenticate import Identity
 from streaming.gateway.server.client_transactions import ClientTransactions
-from streaming.gateway.server.serving import PortView, Serving
-from tests.streaming.gateway.parts import FakeAsking, FakeShared, FlowBench
+from streaming.gateway.server.serving import ListenerMetadata, Serving
+from tests.streaming.gateway.parts import FakeCoordinators, FakeShared, FlowBench
 from tests.streaming.gateway.wiring import frame_of
 
 
@@ -21,13 +21,13 @@ class ServingBench(FlowBench):
     def __init__(self) -> None:
         super().__init__()
         self.shared = FakeShared(self.metrics)
-        self.asking: FakeAsking = self.shared.asking
+        self.asking: FakeCoordinators = self.shared.coordinators
         self.identity = Identity((), "/10.0.0.7", "User:CN=ana")
         self.identity.client_id = "ana"
-        hold = self.flow.outgoing.hold
-        self.questions = Questions(self.shared.asking, self.identity, self.flow.questions, self._tell, hold)
-        self.heartbeats = Heartbeats(600_000, self.flow.give, self.flow.count, self.questions.send_now, 1_000)
-        view = PortView(self.shared, 1, self.identity)
+        hold = self.flow.send_buffer.hold
+        self.questions = Mailbox(self.shared.coordinators, self.identity, self.flow.questions, self._tell, hold)
+        self.heartbeats = HeartbeatHolds(600_000, self.flow.give, self.flow.count, self.questions.send_now, 1_000)
+        view = ListenerMetadata(self.shared, 1, self.identity)
         self.work = Work(self.flow)
         self.members = Members(self.shared, self.flow, self.work, self.questions, self.heartbeats, view.may_see)
         self.has_left = False
@@ -36,7 +36,7 @@ class ServingBench(FlowBench):
             self.shared, self.flow, self.work, self.questions, view, self.heartbeats, self.members, self.transactions
         )
 
-    def ask(self, message: Any) -> Slot:
+    def ask(self, message: Any) -> InFlightRequest:
         slot = self.slot(message.API_KEY, message.version)
         self._serving.serve(slot, frame_of(message, message.version))
         self.flow.bound()

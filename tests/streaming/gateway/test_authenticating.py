@@ -10,7 +10,7 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.protocol.frames import BadFrame, with_length
 from streaming.gateway.security.acls import ANONYMOUS, Client
 from streaming.gateway.security.authenticate import Authenticating, Identity
@@ -43,7 +43,7 @@ def known(session_lifetime_ms: int = 0, now_s: float = 0) -> Identity:
     """Return an identity whose exchange has succeeded."""
     identity = Identity(PLAIN, "/10.0.0.7")
     for request, response in ((HANDSHAKE_FRAME, CHOSEN), (TOKEN_FRAME, verdict(0, session_lifetime_ms))):
-        assert identity.asked(request) is None
+        assert identity.handle_request(request) is None
         identity.answered(response, now_s)
     return identity
 
@@ -62,7 +62,7 @@ def test_a_certificate_names_the_client():
 @pytest.mark.parametrize("certified", [None, "User:CN=ana"])
 def test_with_sasl_only_the_exchange_is_accepted_first(certified: str | None):
     """A client certificate does not replace the exchange."""
-    identity = Identity(PLAIN, certified=certified)
+    identity = Identity(PLAIN, client_certificate=certified)
     for api_key in (HANDSHAKE, API_VERSIONS, AUTHENTICATE):
         identity.check(APIS[api_key], 0)
     with pytest.raises(BadFrame, match="Heartbeat before authentication"):
@@ -79,7 +79,7 @@ def test_a_client_is_authenticated_when_the_broker_has_accepted_it():
 def test_no_other_request_is_accepted_during_an_exchange():
     """KIP-368: a client authenticates again on the same connection."""
     identity = known()
-    identity.asked(HANDSHAKE_FRAME)
+    identity.handle_request(HANDSHAKE_FRAME)
     with pytest.raises(BadFrame, match="before authentication"):
         identity.check(APIS[HEARTBEAT], 0)
 
@@ -94,7 +94,7 @@ def test_a_session_ends_after_the_lifetime_from_the_broker():
 
 def test_tokens_have_no_header_after_a_handshake_of_version_0():
     identity = Identity(PLAIN)
-    identity.asked(frame(SaslHandshakeRequest, 0, mechanism="PLAIN"))
+    identity.handle_request(frame(SaslHandshakeRequest, 0, mechanism="PLAIN"))
     assert not identity.sends_tokens
     identity.answered(frame(SaslHandshakeResponse, 0, error_code=0, mechanisms=["PLAIN"]), 0)
     assert identity.sends_tokens
@@ -108,7 +108,7 @@ class Exchange:
 
     def __init__(self) -> None:
         self.bench, self.identity = FlowBench(), Identity(PLAIN)
-        self.forwarded: list[tuple[Slot, bytes]] = []
+        self.forwarded: list[tuple[InFlightRequest, bytes]] = []
         self._part = Authenticating(
             self.bench.flow,
             self.identity,
@@ -122,8 +122,8 @@ class Exchange:
     def answer(self, frame: bytes) -> None:
         """Answer the last request as the broker does."""
         slot, _ = self.forwarded[-1]
-        assert slot.take_whole is not None
-        slot.take_whole(slot, frame)
+        assert slot.handle_whole is not None
+        slot.handle_whole(slot, frame)
         self.bench.run_soon()
 
 

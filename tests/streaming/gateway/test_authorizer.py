@@ -140,7 +140,9 @@ def test_a_request_is_relayed_only_with_the_right_to_its_topic(key: int, version
     assert judge(nothing, frame).frame is None
     needed = {
         (need.operation, need.name)
-        for need in RELAYED[key].needs(decode(RELAYED[key].request, frame, read_header(frame)), nothing._ids.name)
+        for need in RELAYED[key].required_acls(
+            decode(RELAYED[key].request, frame, read_header(frame)), nothing._ids.name
+        )
     }
     ((operation, _),) = needed
     allowed = lists((operation.name, ResourceType.TOPIC, DATA))

@@ -26,7 +26,7 @@ from streaming.gateway.protocol.limits import IN_FLIGHT_MAX, PIECE_BYTES
 from streaming.gateway.protocol.produce import HELD_BYTES_MAX
 from streaming.gateway.server.apis import APIS
 from streaming.gateway.server.connection import Connection
-from tests.streaming.gateway.parts import FakeAsking, FakeShared, FakeTransport, Socket, turn
+from tests.streaming.gateway.parts import FakeCoordinators, FakeShared, FakeTransport, Socket, turn
 from tests.streaming.gateway.wiring import frame_of, message_of
 
 CERTIFICATE = {"subject": ((("commonName", "ana"),),)}
@@ -37,7 +37,7 @@ class Bench:
 
     def __init__(self, mechanisms: tuple[str, ...] = (), **extra: object) -> None:
         self.shared = FakeShared(mechanisms=mechanisms)
-        self.asking: FakeAsking = self.shared.asking
+        self.asking: FakeCoordinators = self.shared.coordinators
         self.transport = FakeTransport(socket=Socket(), peername=("10.0.0.7", 9), **extra)
         self.now_s = 100.0
         self.connection = Connection(self.shared, 1, lambda: self.now_s)
@@ -64,7 +64,7 @@ def run(scenario: Callable[[Bench], Awaitable[None]], *mechanisms: str, **extra:
         bench.connection.connection_lost(None)
         await turn()
         assert asyncio.all_tasks() == {asyncio.current_task()}, "no task may remain"
-        assert (bench.asking.waiting, bench.asking.inboxes, bench.shared.ledger.held_bytes) == (0, {}, 0)
+        assert (bench.asking.waiting, bench.asking.inboxes, bench.shared.memory_budget.held_bytes) == (0, {}, 0)
         assert (bench.shared.connections, bench.shared.unfinished_bytes) == ([], 0)
 
     asyncio.run(main())
@@ -337,7 +337,7 @@ def test_bytes_that_the_client_has_not_read_are_counted():
     async def scenario(bench: Bench) -> None:
         bench.transport.untaken_bytes = 5_000
         bench.connection.count_written()
-        assert bench.shared.ledger.held_bytes == bench.connection.outgoing.held_bytes == 5_000
+        assert bench.shared.memory_budget.held_bytes == bench.connection.send_buffer.held_bytes == 5_000
 
     run(scenario)
 

@@ -7,7 +7,7 @@ import pytest
 from coordinator.base.errors import ErrorCode
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.members.consumer_heartbeats import (
     MARGIN_MS,
     MEMBERS_MAX,
@@ -137,7 +137,7 @@ def test_a_client_whose_requests_end_a_hold_is_told_a_short_interval():
     async def scenario(bench: Bench) -> None:
         bench.hold()
         bench.heartbeats.release()
-        assert bench.response.heartbeat_interval_ms == bench.heartbeats.told_ms == SHORT_INTERVAL_MS
+        assert bench.response.heartbeat_interval_ms == bench.heartbeats.reported_ms == SHORT_INTERVAL_MS
         bench.late_s = (SHORT_INTERVAL_MS - MARGIN_MS) / 1_000
         assert not bench.hold(), "librdkafka waits no longer for the response than the interval that it was told"
 
@@ -157,7 +157,7 @@ def test_a_hold_that_ends_by_itself_leaves_the_interval():
 def test_the_usual_interval_comes_back():
     async def scenario(bench: Bench) -> None:
         bench.heartbeats.end_early()
-        slot = Slot(APIS[68], Header(68, 1, 77, "c"), since_s=asyncio.get_running_loop().time())
+        slot = InFlightRequest(APIS[68], Header(68, 1, 77, "c"), since_s=asyncio.get_running_loop().time())
         assert bench.heartbeats.answer_now(slot, answer()).heartbeat_interval_ms == SHORT_INTERVAL_MS
         bench.late_s = SHORT_FOR_S
         slot.since_s += SHORT_FOR_S
@@ -187,7 +187,7 @@ def test_the_time_for_which_a_heartbeat_waits_for_the_tick_is_not_the_coordinato
         now_s = asyncio.get_running_loop().time()
         bench.heartbeats._clock = lambda: now_s
         age_s = (PROMPT_MS + 500) / 1_000
-        slot = Slot(APIS[68], Header(68, 1, 77, "c"), since_s=now_s - age_s, waited_ms=waited_ms + 1e-3)
+        slot = InFlightRequest(APIS[68], Header(68, 1, 77, "c"), since_s=now_s - age_s, waited_ms=waited_ms + 1e-3)
         assert bench.heartbeats.answer_now(slot, answer()).heartbeat_interval_ms == interval_ms
 
     run(scenario)

@@ -25,8 +25,8 @@ from streaming.config import timeouts
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
 from streaming.gateway.coordinator import client as module
-from streaming.gateway.coordinator.client import Asking
-from streaming.gateway.coordinator.outstanding import Unanswered
+from streaming.gateway.coordinator.client import CoordinatorClient
+from streaming.gateway.coordinator.outstanding import OutstandingHeartbeats
 from streaming.wire.records import decode_request
 from tests.system.waiting import HANG_S
 
@@ -80,8 +80,8 @@ class Gateway:
 
     def __init__(self, kafka: Kafka, settings: Settings) -> None:
         self.kafka, self.settings = kafka, settings
-        self.unanswered = Unanswered()
-        self.asking = Asking(settings, asyncio.get_running_loop(), self.unanswered, self.send)
+        self.unanswered = OutstandingHeartbeats()
+        self.asking = CoordinatorClient(settings, asyncio.get_running_loop(), self.unanswered, self.send)
         self.notices: list[RebalanceNotice] = []
         self.inbox = self.asking.open_inbox(self.notices.append)
         self.responses: dict[str, tuple[AnyAnswer, int]] = {}
@@ -468,7 +468,7 @@ def test_the_brokers_topics_are_listed(kafka: Kafka):
 
 def start(**settings: Any) -> None:
     async def main() -> None:
-        Asking(Settings.load(**settings), asyncio.get_running_loop(), Unanswered(), print)
+        CoordinatorClient(Settings.load(**settings), asyncio.get_running_loop(), OutstandingHeartbeats(), print)
 
     asyncio.run(main())
 

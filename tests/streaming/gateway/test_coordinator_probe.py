@@ -9,11 +9,11 @@ from coordinator.base.limits import GROUP_ID_CHARS_MAX
 from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.responses import HeartbeatAnswer
 from streaming.gateway.server import find_coordinator
-from streaming.gateway.server.find_coordinator import FRESH_S, Probing
-from tests.streaming.gateway.parts import FakeAsking
+from streaming.gateway.server.find_coordinator import FRESH_S, CoordinatorProbe
+from tests.streaming.gateway.parts import FakeCoordinators
 
 
-class Silent(FakeAsking):
+class Silent(FakeCoordinators):
     """A coordinator that has been silent for some time."""
 
     silent_s = FRESH_S
@@ -29,13 +29,13 @@ class Silent(FakeAsking):
         return [request.group_id for request, _ in self.sent]
 
 
-def look(probing: Probing, *group_ids: str) -> bool:
+def look(probing: CoordinatorProbe, *group_ids: str) -> bool:
     return asyncio.run(probing.is_served(group_ids))
 
 
 def test_a_silent_coordinator_gets_a_heartbeat_with_no_member_id_about_the_group():
     asking = Silent()
-    assert not look(Probing(asking, 5_000), "g")
+    assert not look(CoordinatorProbe(asking, 5_000), "g")
     (request, _), *_ = asking.sent
     assert isinstance(request, Heartbeat)
     assert (request.group_id, request.member_id, request.generation_id) == ("g", "", -1)
@@ -44,13 +44,13 @@ def test_a_silent_coordinator_gets_a_heartbeat_with_no_member_id_about_the_group
 def test_a_coordinator_that_has_just_answered_gets_none():
     asking = Silent()
     asking.silent_s = FRESH_S - 0.1
-    assert look(Probing(asking, 5_000), "g")
+    assert look(CoordinatorProbe(asking, 5_000), "g")
     assert asking.sent == []
 
 
 def test_one_heartbeat_about_a_group_waits_for_an_answer():
     asking = Silent()
-    probing = Probing(asking, 5_000)
+    probing = CoordinatorProbe(asking, 5_000)
     for _ in range(3):
         look(probing, "g")
     look(probing, "h")
@@ -62,7 +62,7 @@ def test_one_heartbeat_about_a_group_waits_for_an_answer():
 
 def test_a_lost_answer_counts_until_the_coordinator_answers_again():
     asking = Silent()
-    probing = Probing(asking, 5_000)
+    probing = CoordinatorProbe(asking, 5_000)
     look(probing, "g")
     asking.silent_s = 0
     look(probing, "g")
@@ -76,7 +76,7 @@ def test_a_lost_answer_counts_until_the_coordinator_answers_again():
 def test_what_no_member_looks_for_is_in_no_heartbeat(group_ids: Sequence[str]):
     """A member looks for one group. Nobody stores the names of thousands, or names of any length."""
     asking = Silent()
-    look(Probing(asking, 5_000), *group_ids)
+    look(CoordinatorProbe(asking, 5_000), *group_ids)
     assert asking.probed == [""]
 
 
@@ -84,7 +84,7 @@ def test_beyond_the_bound_no_heartbeat_is_sent_until_one_is_answered(monkeypatch
     """A client that looks for ever more groups does not fill the log."""
     monkeypatch.setattr(find_coordinator, "PROBED_MAX", 2)
     asking = Silent()
-    asked = Probing(asking, 5_000)
+    asked = CoordinatorProbe(asking, 5_000)
     for group_id in ("a", "b", "c", "a"):
         look(asked, group_id)
     assert asking.probed == ["a", "b"]

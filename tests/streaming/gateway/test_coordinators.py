@@ -29,8 +29,8 @@ from coordinator.messages.responses import (
 )
 from streaming.errors import NoCoordinator
 from streaming.gateway.coordinator import routing
-from streaming.gateway.coordinator.routing import Coordinators, Home
-from tests.streaming.gateway.parts import FakeAsking
+from streaming.gateway.coordinator.routing import Coordinators, ShardAddress
+from tests.streaming.gateway.parts import FakeCoordinators
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR.number
 REFUSED = {"error": "NOT_COORDINATOR", "code": NOT_COORDINATOR}
@@ -68,7 +68,7 @@ class World:
     """A gateway with coordinators A (its own), B and C."""
 
     def __init__(self, *peers: str) -> None:
-        self.loop, self.askings, self.missing = Loop(), dict[str, FakeAsking](), set[str]()
+        self.loop, self.askings, self.missing = Loop(), dict[str, FakeCoordinators](), set[str]()
         settings = SimpleNamespace(topic_prefix="A", peers=peers, model_copy=lambda update: SimpleNamespace(**update))
         self.gateway = Coordinators(settings, self.loop, self.open)  # type: ignore[arg-type]
         self.notices: list[object] = []
@@ -78,7 +78,7 @@ class World:
     def open(self, settings: Any, loop: object, unanswered: object, send_single: Any) -> Any:
         if settings.topic_prefix in self.missing:
             raise NoCoordinator.without("B.requests", "broker:9092")
-        return self.askings.setdefault(settings.topic_prefix, FakeAsking(send_single))
+        return self.askings.setdefault(settings.topic_prefix, FakeCoordinators(send_single))
 
     def send(self, kind: Any = DescribeGroup, group_id: str = "g", at: str | None = None, **fields: Any) -> Request:
         request_id = self.gateway.request_id()
@@ -159,16 +159,16 @@ def test_a_join_without_an_id_takes_that_of_the_redirection(world: World) -> Non
 
 def test_the_place_of_a_transactional_commit_is_of_one_coordinator_so_its_client_repeats_it(world: World) -> None:
     commit = {"producer_id": 1, "producer_epoch": 0, "place": 3, "offsets": ()}
-    home = world.gateway.home_of("g")
+    home = world.gateway.shard_address_of("g")
     assert not world.gateway.may_have_moved("g")
     world.send(TxnOffsetCommit, at=home.prefix, **commit)
     world.answer("A", to=("B", 7))
     assert ([each.code for each in world.answers], world.sent("B")) == ([NOT_COORDINATOR], [])
-    assert world.gateway.home_of("g") == home  # no client of B is open
+    assert world.gateway.shard_address_of("g") == home  # no client of B is open
     world.send()
     world.answer("A", to=("B", 7))
     world.loop.fire()
-    assert world.gateway.home_of("g") == Home("B", home.shard)
+    assert world.gateway.shard_address_of("g") == ShardAddress("B", home.shard)
     assert world.gateway.may_have_moved("g")
     world.send(TxnOffsetCommit, at="B", **commit)
     assert isinstance(world.sent("B")[-1], TxnOffsetCommit)
@@ -293,12 +293,12 @@ def test_a_group_that_was_taken_back_from_a_silent_coordinator_is_found_at_its_s
 
 
 def test_a_request_for_a_shard_goes_to_the_coordinator_that_it_names_with_a_mailbox_there(world: World) -> None:
-    own = [Home("A", shard) for shard in range(4)]
+    own = [ShardAddress("A", shard) for shard in range(4)]
     world.send()
     world.answer("A", to=("B", 7))
-    assert world.gateway.homes == own, "the group may not have reached B"
+    assert world.gateway.shard_addresses == own, "the group may not have reached B"
     world.answer("B")
-    assert world.gateway.homes == [*own, *(Home("B", shard) for shard in range(4))]
+    assert world.gateway.shard_addresses == [*own, *(ShardAddress("B", shard) for shard in range(4))]
     answers: list[AnyAnswer] = []
     for prefix in (None, "B"):
         request = ListGroups(request_id=prefix or "own", reply_to=world.mailbox, group_id="")
@@ -317,7 +317,7 @@ def test_heartbeats_are_gathered_for_the_coordinator_of_their_group(world: World
     world.answer("B")
     codes: list[int] = []
     world.askings["B"].await_turns()
-    gathering = world.gateway.gathering
+    gathering = world.gateway.batchers
     for name in ("m1", "m2"):
         fields = {"request_id": name, "reply_to": world.mailbox, "group_id": "g", "member_id": name}
         add = gathering.add_prompt if is_prompt else gathering.add
@@ -352,7 +352,9 @@ def test_new_mailboxes_are_opened_where_the_sender_reads_another_partition(world
 
 def test_a_group_is_lost_with_its_shard(world: World) -> None:
     assert not world.gateway.is_lost("g")
-    world.askings["A"].lost_shards = frozenset({shard_of("g", FakeAsking.shards)})
+    world.askings["A"].lost_shards = frozenset({shard_of("g", FakeCoordinators.shards)})
     assert world.gateway.is_lost("g")
-    other = next(name for name in "abcdefgh" if shard_of(name, FakeAsking.shards) != shard_of("g", FakeAsking.shards))
+    other = next(
+        name for name in "abcdefgh" if shard_of(name, FakeCoordinators.shards) != shard_of("g", FakeCoordinators.shards)
+    )
     assert not world.gateway.is_lost(other)

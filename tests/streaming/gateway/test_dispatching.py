@@ -7,7 +7,7 @@ import pytest
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 from streaming.gateway.connection.flow_control import Pause
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.protocol.api import Api, Handling
 from streaming.gateway.protocol.frames import BadFrame, Frames, FrameTreatment, Piece, with_length
 from streaming.gateway.protocol.limits import IN_FLIGHT_MAX, RELAYED_BYTES_MAX, SASL_BYTES_MAX, SERVED_BYTES_MAX
@@ -30,7 +30,7 @@ class Bench(FlowBench):
     def __init__(self, *mechanisms: str, identity: Identity | None = None) -> None:
         super().__init__()
         self.identity = identity or Identity(mechanisms)
-        self.handled: list[tuple[Handling, Slot, bytes]] = []
+        self.handled: list[tuple[Handling, InFlightRequest, bytes]] = []
         self.calls: list[str] = []
         self.copied = bytearray()
         self.wish: FrameTreatment | None = None
@@ -39,7 +39,7 @@ class Bench(FlowBench):
         )
         self.frames = Frames(self.dispatcher)
 
-    def _handler(self, handling: Handling) -> Callable[[Slot, bytes], None]:
+    def _handler(self, handling: Handling) -> Callable[[InFlightRequest, bytes], None]:
         return lambda slot, frame: self.handled.append((handling, slot, frame))
 
     # the methods that the dispatcher calls on its connection and on the relay of large requests
@@ -87,7 +87,7 @@ def test_each_request_goes_to_the_handler_of_its_api(api_key: int, handling: Han
     ((handled, slot, frame),) = bench.handled
     assert (handled, frame, slot.api) == (handling, last(api_key)[4:], APIS[api_key])
     assert slot.header == Header(api_key, APIS[api_key].last, 77, None)
-    assert bench.flow.slots.is_only(slot)
+    assert bench.flow.queue.is_only(slot)
     assert bench.calls == ["begins", f"came {APIS[api_key].name}"]
 
 
@@ -113,7 +113,7 @@ def test_requests_wait_while_the_flow_is_paused():
     bench.frames.feed(last(HEARTBEAT))
     assert (bench.handled, bench.calls) == ([], [])
     bench.flow.resume(Pause.CLIENT)
-    bench.frames.go_on()
+    bench.frames.resume()
     assert len(bench.handled) == 1
 
 
@@ -176,7 +176,7 @@ def test_no_request_is_handled_after_the_session_of_its_authentication():
 def test_tokens_without_header_go_to_the_handler_of_authentication():
     """They follow a SaslHandshake of version 0. The shortest token has no bytes."""
     bench = Bench("PLAIN")
-    bench.identity.asked(frame_of(SaslHandshakeRequest(version=0, mechanism="PLAIN"), 0))
+    bench.identity.handle_request(frame_of(SaslHandshakeRequest(version=0, mechanism="PLAIN"), 0))
     chosen = SaslHandshakeResponse(version=0, error_code=0, mechanisms=["PLAIN"])
     chosen.with_header(correlation_id=77)
     bench.identity.answered(bytes(chosen.encode(header=True)), 0)
@@ -217,5 +217,5 @@ def test_a_large_produce_is_counted_when_it_is_relayed():
     bench.frames.feed(head(PRODUCE, 9, HELD_BYTES_MAX + 1))
     assert "came Produce" not in bench.calls
     bench.wish = None
-    bench.frames.go_on()
+    bench.frames.resume()
     assert bench.calls[-1] == "came Produce"

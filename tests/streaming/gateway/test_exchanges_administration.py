@@ -15,7 +15,7 @@ from coordinator.messages.responses import (
     ListedGroup,
     ListGroupsAnswer,
 )
-from streaming.gateway.coordinator.routing import Home
+from streaming.gateway.coordinator.routing import ShardAddress
 from streaming.gateway.protocol.definitions import DeleteGroupsRequest
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.wiring import FakeGateway, ask
@@ -84,24 +84,24 @@ def test_authorized_operations_are_returned_only_on_request(
 
 def test_a_listing_requests_the_groups_of_every_shard():
     """The response has only the groups that this broker coordinates, so each group is listed once."""
-    homes = Home("A", 0), Home("A", 1), Home("B", 0)
-    asking = ask(ListGroupsRequest(states_filter=[], types_filter=[]), 5, place=FakeGateway(homes=homes))
-    assert [(question.at, question.shard) for question in asking.exchange.questions] == list(homes)
+    homes = ShardAddress("A", 0), ShardAddress("A", 1), ShardAddress("B", 0)
+    asking = ask(ListGroupsRequest(states_filter=[], types_filter=[]), 5, place=FakeGateway(shard_addresses=homes))
+    assert [(question.at, question.shard) for question in asking.exchange.requests] == list(homes)
     response = asking.response_to(listed("g1", "h1"), listed(), listed("h2", "g2"))
     assert [group.group_id for group in response.groups] == ["g1", "g2"]
 
 
 def test_a_group_that_two_coordinators_list_is_listed_once_as_the_later_one_says():
-    homes = Home("A", 0), Home("B", 0)
-    asking = ask(ListGroupsRequest(states_filter=[], types_filter=[]), 5, place=FakeGateway(homes=homes))
+    homes = ShardAddress("A", 0), ShardAddress("B", 0)
+    asking = ask(ListGroupsRequest(states_filter=[], types_filter=[]), 5, place=FakeGateway(shard_addresses=homes))
     arrived = structs.replace(listed("g1").groups[0], state=Phase.EMPTY)
     response = asking.response_to(listed("g1", "g2"), structs.replace(listed(), groups=(arrived,)))
     assert [(group.group_id, group.group_state) for group in response.groups] == [("g1", "Empty"), ("g2", "Stable")]
 
 
 def test_a_listing_that_one_shard_cannot_answer_fails():
-    homes = Home("A", 0), Home("A", 1)
-    asking = ask(ListGroupsRequest(states_filter=[], types_filter=[]), 5, place=FakeGateway(homes=homes))
+    homes = ShardAddress("A", 0), ShardAddress("A", 1)
+    asking = ask(ListGroupsRequest(states_filter=[], types_filter=[]), 5, place=FakeGateway(shard_addresses=homes))
     response = asking.response_to(
         listed("g1"), ErrorAnswer(request_id="2", **ended(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     )

@@ -70,7 +70,7 @@ def codes(response: Any) -> list[tuple[str, list[tuple[int, int]]]]:
 def test_a_commit_has_the_place_of_its_record(version: int):
     """KIP-98, KIP-447: before version 3, a commit names no member."""
     asked = exchange(commit(version, ("t", [0, 9]), ("nowhere", [0])), Written(0, 41))
-    (request,) = [question.request for question in asked.questions]
+    (request,) = [question.request for question in asked.requests]
     assert isinstance(request, TxnOffsetCommit)
     member = ("m", 4, "i") if version >= HAS_MEMBER else ("", -1, None)
     assert (request.member_id, request.generation_id, request.group_instance_id) == member
@@ -103,7 +103,7 @@ def test_an_error_of_the_coordinator_is_in_each_partition():
 def test_a_commit_without_a_record_is_not_sent(of_brokers: int, code: int):
     """A broker that adds the partition itself tells a fenced producer that its epoch is an older one."""
     asked = exchange(commit(3, ("t", [0]), ("nowhere", [0])), Written(of_brokers))
-    assert (asked.questions, codes(asked.respond([]))) == ((), [("t", [(0, code)]), ("nowhere", [(0, code)])])
+    assert (asked.requests, codes(asked.respond([]))) == ((), [("t", [(0, code)]), ("nowhere", [(0, code)])])
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, 48), (4, 120)])
@@ -115,12 +115,12 @@ def test_a_commit_outside_of_the_transaction_can_be_aborted(version: int, code: 
 
 def test_a_commit_of_missing_partitions_alone_is_not_sent():
     asked = exchange(commit(3, ("nowhere", [0])), Written(0, 41))
-    assert (asked.questions, codes(asked.respond([]))) == ((), [("nowhere", [(0, 3)])])
+    assert (asked.requests, codes(asked.respond([]))) == ((), [("nowhere", [(0, 3)])])
 
 
 def test_a_client_without_rights_does_not_learn_which_topics_are_missing():
     asked = exchange(commit(3, ("nowhere", [0])), Written(0, 41), FakeGateway(has_rules=True))
-    (question,) = asked.questions
+    (question,) = asked.requests
     assert isinstance(question.request, CheckAccess)
     response = asked.respond([CheckAccessAnswer(request_id="1", allowed=(True, False))])
     assert codes(response) == [("nowhere", [(0, 29)])]
@@ -133,7 +133,7 @@ def test_offsets_are_added_with_the_brokers_result(version: int, code: int):
         AddOffsetsToTxnRequest(transactional_id="x", producer_id=7, producer_epoch=3, group_id="g"), version
     )
     asked = add_offsets(message, FakeAsker(), FakeGateway(), Written(code))
-    assert (asked.questions, asked.respond([]).error_code) == ((), code)
+    assert (asked.requests, asked.respond([]).error_code) == ((), code)
 
 
 def test_both_requests_are_prepared_at_the_brokers():

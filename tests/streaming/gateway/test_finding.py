@@ -15,12 +15,12 @@ from kafka.protocol.metadata import (
 from coordinator.base.errors import ErrorCode
 from coordinator.messages.responses import ErrorAnswer, OffsetFetchAnswer
 from streaming.gateway.connection.tasks import Work
-from streaming.gateway.members.mailbox import Questions
+from streaming.gateway.members.mailbox import Mailbox
 from streaming.gateway.protocol.messages import Malformed
 from streaming.gateway.security.authenticate import Identity
-from streaming.gateway.server.find_coordinator import Finding, Negotiating
+from streaming.gateway.server.find_coordinator import FindCoordinator, Negotiating
 from streaming.gateway.server.relaying import Relaying
-from streaming.gateway.server.serving import PortView
+from streaming.gateway.server.serving import ListenerMetadata
 from tests.streaming.gateway.parts import FakeShared, FlowBench, turn
 from tests.streaming.gateway.wiring import frame_of
 
@@ -35,12 +35,12 @@ class Bench(FlowBench):
         super().__init__()
         self.shared = FakeShared(self.metrics)
         identity, work = Identity(()), Work(self.flow)
-        hold = self.flow.outgoing.hold
-        questions = Questions(self.shared.asking, identity, self.flow.questions, lambda notice: None, hold)
+        hold = self.flow.send_buffer.hold
+        questions = Mailbox(self.shared.coordinators, identity, self.flow.questions, lambda notice: None, hold)
         relaying = Relaying(self.shared, 1, self.flow, work, identity)
         self._negotiate = Negotiating(self.shared, 1, self.flow, work).negotiate
-        self._find = Finding(
-            self.shared, self.flow, work, questions, PortView(self.shared, 1, identity), relaying, identity
+        self._find = FindCoordinator(
+            self.shared, self.flow, work, questions, ListenerMetadata(self.shared, 1, identity), relaying, identity
         ).find
 
     def negotiate(self, version: int, frame: bytes | None = None, *, software: tuple[str, str] = ("a", "1")) -> None:
@@ -138,7 +138,7 @@ def test_groups_are_found_at_their_ports(version: int):
         groups = ("g", "x") if version >= 4 else ("g",)
         bench.find(*groups, version=version)
         assert await bench.found(version) == [(0, 1), (0, 2)][: len(groups)]
-        assert bench.shared.asking.sent == []
+        assert bench.shared.coordinators.sent == []
 
     run(scenario)
 
@@ -157,13 +157,13 @@ def test_with_rules_the_coordinator_decides_which_groups_are_found():
         bench.shared.settings.access = "rules"
         bench.find("g", "x", "g")
         await turn()
-        assert [request.group_id for request in bench.shared.asking.requests] == ["g", "x"], "each once"
+        assert [request.group_id for request in bench.shared.coordinators.requests] == ["g", "x"], "each once"
         assert len(bench.flow.questions) == 2
-        bench.shared.asking.answer(OffsetFetchAnswer, index=0, partitions=())
+        bench.shared.coordinators.answer(OffsetFetchAnswer, index=0, partitions=())
         denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        bench.shared.asking.answer(ErrorAnswer, index=1, error=denied.name, code=denied.number)
+        bench.shared.coordinators.answer(ErrorAnswer, index=1, error=denied.name, code=denied.number)
         assert await bench.found() == [(0, 1), (denied.number, -1), (0, 1)]
-        assert (bench.flow.questions, bench.shared.asking.waiting) == (set(), 0)
+        assert (bench.flow.questions, bench.shared.coordinators.waiting) == (set(), 0)
 
     run(scenario)
 
@@ -172,10 +172,10 @@ def test_a_coordinator_that_does_not_answer_in_time_is_unavailable():
     async def scenario(bench: Bench) -> None:
         bench.shared.settings.access, bench.shared.settings.gateway_hold_ms = "rules", 0
         bench.find("g")
-        while bench.flow.questions or not bench.shared.asking.sent:
+        while bench.flow.questions or not bench.shared.coordinators.sent:
             await asyncio.sleep(0)
         assert await bench.found() == [(UNAVAILABLE, -1)]
-        assert bench.shared.asking.waiting == 0
+        assert bench.shared.coordinators.waiting == 0
 
     run(scenario)
 

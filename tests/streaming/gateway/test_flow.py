@@ -22,7 +22,7 @@ def test_responses_are_sent_in_the_order_of_the_requests(bench: FlowBench):
     bench.flow.answer(first, b"one")
     bench.run_soon()
     assert bench.transport.written == b"onetwo"
-    assert len(bench.flow.slots) == 0
+    assert len(bench.flow.queue) == 0
 
 
 def test_responses_that_arrive_together_are_sent_together(bench: FlowBench):
@@ -122,7 +122,7 @@ def test_bytes_of_responses_are_bounded(bench: FlowBench):
     assert not bench.flow.is_paused
     bench.transport.untaken_bytes = 10
     bench.flow.flush()
-    assert (bench.flow.is_paused, bench.flow.outgoing.held_bytes) == (True, ANSWER_BYTES_PAUSE)
+    assert (bench.flow.is_paused, bench.flow.send_buffer.held_bytes) == (True, ANSWER_BYTES_PAUSE)
 
 
 def test_a_brokers_response_is_sent_in_its_turn(bench: FlowBench):
@@ -131,7 +131,7 @@ def test_a_brokers_response_is_sent_in_its_turn(bench: FlowBench):
     bench.run_soon()
     bench.transport.untaken_bytes = 3
     bench.flow.write(b"rel")
-    assert bench.flow.outgoing.held_bytes == len(b"served") + 3
+    assert bench.flow.send_buffer.held_bytes == len(b"served") + 3
     bench.flow.write(b"ayed")
     bench.now_s = 105.0
     bench.flow.passed_on(relayed)

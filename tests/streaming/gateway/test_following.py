@@ -10,7 +10,7 @@ from coordinator.base.errors import ErrorCode
 from coordinator.messages.consumer_requests import GroupTopics, ResolvedPattern
 from coordinator.messages.responses import AnyAnswer, Ask, GroupTopicsAnswer
 from streaming.gateway.members import topic_updates as module
-from streaming.gateway.members.topic_updates import Follower, Following
+from streaming.gateway.members.topic_updates import Follower, TopicUpdates
 from streaming.kafka.patterns import matching
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.parts import FakeShared
@@ -23,7 +23,7 @@ class Bench:
     def __init__(self) -> None:
         self.shared = FakeShared()
         self.topics: dict[str, int] = self.shared.cluster.topics
-        self.following: Following = self.shared.following
+        self.following: TopicUpdates = self.shared.topic_updates
         self.sent: list[GroupTopics] = []
         self.answer = GroupTopicsAnswer(request_id="1")
         self.unanswered: list[Callable[[AnyAnswer], object]] = []
@@ -49,7 +49,7 @@ class Bench:
 
     async def settle(self) -> None:
         """Confirm the facts of now."""
-        await self.following.look()
+        await self.following.update()
         self.sent.clear()
 
     def _send(self, request: GroupTopics, then: Callable[[AnyAnswer], object]) -> None:
@@ -80,17 +80,17 @@ def test_a_group_is_told_what_has_changed():
     async def scenario(bench: Bench) -> None:
         bench.subscribe("g", "ana", ("t", "later"))
         bench.subscribe("h", "bo", ("t",))
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == [("g", {"t": 3, "later": 0}, []), ("h", {"t": 3}, [])]
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == []
         bench.topics |= {"t": 5, "later": 1, "other": 1}
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == [("g", {"t": 5, "later": 1}, []), ("h", {"t": 5}, [])]
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == []
         del bench.topics["t"]
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == [("g", {"t": 0}, []), ("h", {"t": 0}, [])]
 
     run(scenario)
@@ -100,7 +100,7 @@ def test_all_groups_are_looked_up_at_once():
     async def scenario(bench: Bench) -> None:
         for number in range(100):
             bench.subscribe(f"g{number}", "ana", ("t", f"u{number % 3}"))
-        await bench.following.look()
+        await bench.following.update()
         assert [sorted(names) for names in bench.shared.described] == [["t", "u0", "u1", "u2"]]
 
     run(scenario)
@@ -109,14 +109,14 @@ def test_all_groups_are_looked_up_at_once():
 def test_a_group_without_a_member_here_is_not_followed():
     async def scenario(bench: Bench) -> None:
         ana, bo = bench.subscribe("g", "ana", ("t",)), bench.subscribe("g", "bo", ("t",))
-        bench.following.drop(ana)
+        bench.following.remove(ana)
         bench.topics["t"] = 4
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == [("g", {"t": 4}, [])]
-        bench.following.drop(bo)
-        bench.following.drop(bo)
+        bench.following.remove(bo)
+        bench.following.remove(bo)
         bench.topics["t"] = 5
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == []
         assert len(bench.shared.described) == 1
 
@@ -127,9 +127,9 @@ def test_a_member_on_a_new_connection_is_not_dropped_with_the_old_one():
     async def scenario(bench: Bench) -> None:
         old = bench.subscribe("g", "ana", ("t",))
         bench.subscribe("g", "ana", ("t",))
-        bench.following.drop(old)
+        bench.following.remove(old)
         bench.topics["t"] = 4
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == [("g", {"t": 4}, [])]
 
     run(scenario)
@@ -139,12 +139,12 @@ def test_a_pattern_that_matches_another_topic_is_told():
     async def scenario(bench: Bench) -> None:
         bench.subscribe("g", "ana", pattern="t.*", hidden="t3")
         bench.subscribe("g", "bo", pattern="t.*", hidden="t3")
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == [("g", {"t": 3}, [])]
         bench.topics |= {"t2": 2, "t3": 3, "u": 1}
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == [("g", {"t2": 2}, [ResolvedPattern("t.*", ("t", "t2"), "ana")])]
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == []
 
     run(scenario)
@@ -157,7 +157,7 @@ def test_the_coordinators_question_is_answered():
         await bench.following.answer(ana, Ask(("t", "nowhere"), ("t[0-9]",)))
         facts = {"t": 3, "nowhere": 0, "t1": 1, "t2": 2}
         assert bench.told() == [("g", facts, [ResolvedPattern("t[0-9]", ("t1", "t2"), "ana")])]
-        bench.following.drop(ana)
+        bench.following.remove(ana)
         await bench.following.answer(ana, Ask(("t",)))
         assert bench.told() == []
 
@@ -171,19 +171,19 @@ def test_a_fact_without_a_confirmation_is_sent_again(monkeypatch: pytest.MonkeyP
         bench.subscribe("g", "ana", ("t",))
         bench.answer = GroupTopicsAnswer(request_id="1", **ended(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         for _ in range(2):
-            await bench.following.look()
+            await bench.following.update()
             assert bench.told() == [("g", {"t": 3}, [])]
         bench.answers = False
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == [("g", {"t": 3}, [])]
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == []
         now_s = time.monotonic() + module.ANSWER_WAIT_S
         monkeypatch.setattr(module.time, "monotonic", lambda: now_s)
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == [("g", {"t": 3}, [])]
         bench.unanswered[-1](GroupTopicsAnswer(request_id="1"))
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == []
 
     run(scenario)
@@ -197,12 +197,12 @@ def test_many_facts_and_patterns_are_sent_in_parts(monkeypatch: pytest.MonkeyPat
         bench.subscribe("g", "ana", tuple(f"a{number}" for number in range(9)), "b.*")
         bench.subscribe("g", "bo", (), "c.*")
         bench.topics |= {"b": 1, "c1": 1, "c2": 1, "c3": 1, "c4": 1}
-        await bench.following.look()
+        await bench.following.update()
         told = bench.told()
         assert [len(facts) for _, facts, _ in told] == [4, 4, 4, 2]
         patterns = [[each.regex for each in patterns] for _, _, patterns in told]
         assert sorted(patterns) == [[], [], ["b.*"], ["c.*"]]
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == []
 
     run(scenario)
@@ -216,7 +216,7 @@ def test_facts_about_topics_that_nobody_subscribes_to_are_forgotten():
             bench.subscribe("g", "ana", (f"a{number}",), f"a{number}")
             await bench.settle()
         group = bench.following._groups["g"]
-        assert (list(group.told), list(group.matched)) == (["a9"], ["a9"])
+        assert (list(group.confirmed), list(group.matched)) == (["a9"], ["a9"])
 
     run(scenario)
 
@@ -241,13 +241,13 @@ def test_a_pattern_matches_only_topics_that_the_client_may_describe():
         await bench.settle()
         bench.topics |= {"t-secret": 1, "t2": 1}
         bench.secret = None
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == [], "the rights are not known"
         bench.secret = "t-secret"
-        await bench.following.look()
+        await bench.following.update()
         [(_, _, [resolved])] = bench.told()
         assert resolved.topics == ("t", "t2")
-        await bench.following.look()
+        await bench.following.update()
         assert bench.told() == []
         await bench.following.answer(ana, Ask(regexes=("t.*",)))
         [(_, _, [resolved])] = bench.told()
@@ -266,8 +266,8 @@ def test_looks_go_on_after_a_failure(monkeypatch: pytest.MonkeyPatch, caplog: py
             if looks == 1:
                 raise ZeroDivisionError
 
-        monkeypatch.setattr(bench.following, "look", look)
-        keeping = asyncio.create_task(bench.following.keep(0.001))
+        monkeypatch.setattr(bench.following, "update", look)
+        keeping = asyncio.create_task(bench.following.run(0.001))
         while looks < 3:
             await asyncio.sleep(0)
         keeping.cancel()

@@ -33,7 +33,7 @@ class FakeReceiver:
             return FrameTreatment.LATER
         return self.copied.extend if kind == COPIED else FrameTreatment.WHOLE
 
-    def take(self, frame: bytes) -> None:
+    def handle(self, frame: bytes) -> None:
         self.received.append(frame)
 
     def end(self) -> None:
@@ -53,9 +53,9 @@ def test_received_frames_equal_sent_frames(sent: list[bytes], cuts: list[int], p
     for cut in [*cuts, len(stream)]:
         receiver.frames.feed(stream[:cut])
         stream = stream[cut:]
-        receiver.frames.go_on()
+        receiver.frames.resume()
     for _ in range(patience):
-        receiver.frames.go_on()
+        receiver.frames.resume()
     assert receiver.received == sent
     assert (receiver.frames.held_bytes, receiver.frames.is_copying, receiver.frames.waits_for_more) == (0, False, False)
 
@@ -72,16 +72,16 @@ def test_no_frame_is_delivered_while_held():
     receiver.frames.hold()
     receiver.frames.feed(with_length(WHOLE))
     assert (receiver.received, receiver.frames.waits_for_more) == ([], False)
-    receiver.frames.go_on()
+    receiver.frames.resume()
     assert receiver.received == [WHOLE]
 
 
 def test_a_hold_during_delivery_delays_the_next_frame():
     receiver = FakeReceiver()
-    receiver.take = lambda frame: (receiver.received.append(frame), receiver.frames.hold())  # type: ignore[method-assign,assignment]
+    receiver.handle = lambda frame: (receiver.received.append(frame), receiver.frames.hold())  # type: ignore[method-assign,assignment]
     receiver.frames.feed(with_length(b"w1") + with_length(b"w2"))
     assert receiver.received == [b"w1"]
-    receiver.frames.go_on()
+    receiver.frames.resume()
     assert receiver.received == [b"w1", b"w2"]
 
 

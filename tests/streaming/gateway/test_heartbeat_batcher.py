@@ -13,8 +13,8 @@ from coordinator.messages.heartbeats import Heartbeat, Heartbeats
 from coordinator.messages.requests import Request
 from coordinator.messages.responses import AnyAnswer, ErrorAnswer, HeartbeatsAnswer
 from streaming.gateway.coordinator import batching as module
-from streaming.gateway.coordinator.batching import Gathering
-from streaming.gateway.coordinator.outstanding import Unanswered, key_of
+from streaming.gateway.coordinator.batching import HeartbeatBatcher
+from streaming.gateway.coordinator.outstanding import OutstandingHeartbeats, key_of
 
 SHARDS = 4
 TICK_MS = 1_000
@@ -33,8 +33,8 @@ class World:
         self.sent: list[tuple[Request, Callable[[AnyAnswer, int], object], int | None]] = []
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.codes: dict[str, int] = {}
-        self.awaited = Unanswered(lambda: 0.0)
-        self.gathering = Gathering(
+        self.awaited = OutstandingHeartbeats(lambda: 0.0)
+        self.gathering = HeartbeatBatcher(
             self, SHARDS, lambda: {"request_id": "all", "reply_to": "gateway"}, TICK_MS, self.awaited,
             lambda wait_s, call: self.later.append((wait_s, call)), self.send, lambda: self.now_ms + self.step_ms,
             lambda: self.now_ms,
@@ -90,7 +90,7 @@ def test_heartbeats_go_out_together_at_the_next_tick(world: World):
     )
     told(answer(a=0, b=25, c=27), 0)
     assert world.codes == {"a": 0, "b": 25, "c": 27}
-    assert world.gathering.unanswered == 0
+    assert world.gathering.outstanding == 0
 
 
 def test_some_heartbeats_wait_for_a_later_tick_unless_others_of_their_shard_go_out_before(world: World):

@@ -6,20 +6,20 @@ from collections.abc import Awaitable, Callable
 from kafka.protocol.consumer.group import HeartbeatResponse
 
 from coordinator.messages.responses import RebalanceNotice
-from streaming.gateway.connection.request_queue import Slot
-from streaming.gateway.members.heartbeat_holds import Heartbeats
+from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.members.heartbeat_holds import HeartbeatHolds
 from streaming.gateway.protocol.messages import Header
 from streaming.gateway.server.apis import APIS
 
 WELL = b"all is well"
-Given = list[tuple[Slot, bytes]]
-Scenario = Callable[[Heartbeats, Given], Awaitable[None]]
+Given = list[tuple[InFlightRequest, bytes]]
+Scenario = Callable[[HeartbeatHolds, Given], Awaitable[None]]
 
 
 def run(scenario: Scenario, hold_ms_max: int = 600_000) -> None:
     async def main() -> None:
         given: Given = []
-        heartbeats = Heartbeats(hold_ms_max, lambda slot, answer: given.append((slot, answer)))
+        heartbeats = HeartbeatHolds(hold_ms_max, lambda slot, answer: given.append((slot, answer)))
         heartbeats.joined("m", 300_000)
         await scenario(heartbeats, given)
         heartbeats.forget()
@@ -27,8 +27,8 @@ def run(scenario: Scenario, hold_ms_max: int = 600_000) -> None:
     asyncio.run(main())
 
 
-def slot() -> Slot:
-    return Slot(APIS[12], Header(12, 4, 77, "c"))
+def slot() -> InFlightRequest:
+    return InFlightRequest(APIS[12], Header(12, 4, 77, "c"))
 
 
 def notice(member_id: str) -> RebalanceNotice:
@@ -36,7 +36,7 @@ def notice(member_id: str) -> RebalanceNotice:
 
 
 def test_a_notice_is_answered_with_rebalance_in_progress():
-    async def scenario(heartbeats: Heartbeats, given: Given) -> None:
+    async def scenario(heartbeats: HeartbeatHolds, given: Given) -> None:
         held = slot()
         assert heartbeats.hold(held, "m", WELL)
         heartbeats.tell(notice("another"))
@@ -52,7 +52,7 @@ def test_a_notice_is_answered_with_rebalance_in_progress():
 
 
 def test_a_released_heartbeat_has_its_held_response():
-    async def scenario(heartbeats: Heartbeats, given: Given) -> None:
+    async def scenario(heartbeats: HeartbeatHolds, given: Given) -> None:
         held = slot()
         heartbeats.hold(held, "m", WELL)
         heartbeats.release()
@@ -63,7 +63,7 @@ def test_a_released_heartbeat_has_its_held_response():
 
 
 def test_a_held_heartbeat_is_released_in_time():
-    async def scenario(heartbeats: Heartbeats, given: Given) -> None:
+    async def scenario(heartbeats: HeartbeatHolds, given: Given) -> None:
         heartbeats.joined("m", 30)
         heartbeats.hold(slot(), "m", WELL)
         while not given:
@@ -75,14 +75,14 @@ def test_a_held_heartbeat_is_released_in_time():
 def test_a_member_that_joined_elsewhere_is_answered_at_once():
     """Notices to such a member go to another connection."""
 
-    async def scenario(heartbeats: Heartbeats, given: Given) -> None:
+    async def scenario(heartbeats: HeartbeatHolds, given: Given) -> None:
         assert not heartbeats.hold(slot(), "stranger", WELL)
 
     run(scenario)
 
 
 def test_no_heartbeat_is_held_with_a_limit_of_zero():
-    async def scenario(heartbeats: Heartbeats, given: Given) -> None:
+    async def scenario(heartbeats: HeartbeatHolds, given: Given) -> None:
         assert not heartbeats.hold(slot(), "m", WELL)
 
     run(scenario, hold_ms_max=0)

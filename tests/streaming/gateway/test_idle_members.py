@@ -13,14 +13,14 @@ from coordinator.messages.responses import (
     ErrorAnswer,
     HeartbeatsAnswer,
 )
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.coordinator.batching import SPARE_MS
-from streaming.gateway.members.idle import MEMBERS_MAX, Resting
+from streaming.gateway.members.idle import MEMBERS_MAX, IdleMembers
 from streaming.gateway.protocol.definitions import ConsumerGroupHeartbeatRequest
 from streaming.gateway.protocol.messages import Header
 from streaming.gateway.server.apis import APIS
 from tests.streaming.gateway.members_bench import ALL, INTERVAL_MS, Bench, run
-from tests.streaming.gateway.parts import FakeAsking
+from tests.streaming.gateway.parts import FakeCoordinators
 
 TICK_MS = 1_000
 SESSION_MS = 45_000
@@ -39,15 +39,15 @@ def answer(**fields: Any) -> ConsumerGroupHeartbeatAnswer:
     return ConsumerGroupHeartbeatAnswer(request_id="r", heartbeat_interval_ms=INTERVAL_MS, **fields)
 
 
-def slot(since_s: float = 100.0) -> Slot:
-    return Slot(APIS[68], Header(68, 1, 77, "c"), since_s=since_s)
+def slot(since_s: float = 100.0) -> InFlightRequest:
+    return InFlightRequest(APIS[68], Header(68, 1, 77, "c"), since_s=since_s)
 
 
-def resting(*members: str) -> Resting:
+def resting(*members: str) -> IdleMembers:
     """Return the heartbeats of a connection with these members at rest."""
-    rest = Resting(FakeAsking().gathering, SESSION_MS, INTERVAL_MS, lambda _: None)
+    rest = IdleMembers(FakeCoordinators().batchers, SESSION_MS, INTERVAL_MS, lambda _: None)
     for member_id in members:
-        rest.note(slot(), request(member_id=member_id), answer())
+        rest.record(slot(), request(member_id=member_id), answer())
     return rest
 
 
@@ -72,7 +72,7 @@ def test_a_heartbeat_waits_only_if_client_and_session_leave_room(patience_ms: fl
 
 def test_without_ticks_no_heartbeat_waits():
     rest = resting("m")
-    rest._gathering.tick_ms = 0
+    rest._batchers.tick_ms = 0
     assert not rest.ticks_to_wait(slot(), request(), 60_000)
 
 
@@ -107,7 +107,7 @@ def test_each_heartbeat_needs_the_answer_to_the_one_before():
 )
 def test_an_answer_with_news_is_no_rest(asked: ConsumerGroupHeartbeat, said: Any):
     rest = resting()
-    rest.note(slot(), asked, said)
+    rest.record(slot(), asked, said)
     assert not rest.ticks_to_wait(slot(), request(), 60_000)
 
 
@@ -120,7 +120,7 @@ def test_the_members_at_rest_are_bounded():
 # -- a connection ------------------------------------------------------------------------------------------------------
 
 
-def beat(bench: Bench, epoch: int = 1, member_id: str = "m") -> Slot:
+def beat(bench: Bench, epoch: int = 1, member_id: str = "m") -> InFlightRequest:
     return bench.ask(
         ConsumerGroupHeartbeatRequest(
             version=1, group_id="g", member_id=member_id, member_epoch=epoch, rebalance_timeout_ms=-1
@@ -133,7 +133,7 @@ async def rest(bench: Bench) -> None:
     await bench.join()
     end_hold(bench)
     assert bench.response().error_code == 0
-    bench.asking.gathering.add(OTHER, lambda *_: None)
+    bench.asking.batchers.add(OTHER, lambda *_: None)
 
 
 def end_hold(bench: Bench) -> None:
@@ -160,7 +160,7 @@ def test_a_heartbeat_at_rest_waits_for_the_tick_and_is_answered_by_a_code():
         for _ in range(2):
             beat(bench)
             assert len(bench.asking.sent) == sent
-            bench.asking.gathering.add(OTHER, lambda *_: None)
+            bench.asking.batchers.add(OTHER, lambda *_: None)
             bench.asking.tick()
             answer_record(bench, 0)
             assert bench.frames() == [], "the response is held as before"
@@ -200,7 +200,7 @@ def test_the_first_heartbeat_after_an_assignment_does_not_wait():
         assert bench.response().member_epoch == 1
         beat(bench)
         assert isinstance(bench.asking.requests[-1], ConsumerGroupHeartbeat)
-        assert bench.asking.gathering.unanswered == 0
+        assert bench.asking.batchers.outstanding == 0
 
     run(scenario)
 
@@ -293,7 +293,7 @@ def test_a_heartbeat_that_the_client_cannot_wait_for_is_sent_at_once(kind: str):
         elif kind == "a request before":
             bench.slot(10)
         else:
-            bench.members._holding._told_ms = TICK_MS + SPARE_MS
+            bench.members._holding._reported_ms = TICK_MS + SPARE_MS
         sent = len(bench.asking.sent)
         beat(bench)
         assert len(bench.asking.sent) == sent + 1
@@ -329,6 +329,6 @@ def test_a_closed_connection_leaves_its_heartbeat_to_the_tick():
         bench.members.close()
         bench.asking.tick()
         answer_record(bench, 0)
-        assert (bench.frames(), bench.asking.gathering.unanswered) == ([], 0)
+        assert (bench.frames(), bench.asking.batchers.outstanding) == ([], 0)
 
     run(scenario)

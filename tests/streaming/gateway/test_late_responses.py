@@ -6,9 +6,9 @@ import pytest
 
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
 from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.members import late_responses as module
-from streaming.gateway.members.late_responses import LateAnswers
+from streaming.gateway.members.late_responses import LateResponses
 from tests.streaming.gateway.examples import WHO
 from tests.streaming.gateway.parts import fact_of, slot_of
 
@@ -27,12 +27,12 @@ class Bench:
 
     def __init__(self) -> None:
         self.now_s = 100.0
-        self.late = LateAnswers(WAIT_S, lambda: self.now_s)
+        self.late = LateResponses(WAIT_S, lambda: self.now_s)
         self.said = beat(**FULL)
         assert not self.late.take_over(slot := slot_of(68), self.said)
         assert self.late.deliver(slot, self.said, ANSWER) is slot
 
-    def give_up(self, request: ConsumerGroupHeartbeat) -> Slot:
+    def give_up(self, request: ConsumerGroupHeartbeat) -> InFlightRequest:
         """Send a heartbeat, whose client hears an error before the coordinator's answer comes."""
         slot = slot_of(68)
         assert not self.late.take_over(slot, request)
@@ -108,4 +108,4 @@ def test_the_stored_members_are_bounded(monkeypatch: pytest.MonkeyPatch):
     bench = Bench()
     for member_id in "abc":
         bench.late.take_over(slot_of(68), beat(member_id=member_id))
-    assert [member_id for _, member_id in bench.late._asked] == ["b", "c"]
+    assert [member_id for _, member_id in bench.late._outstanding] == ["b", "c"]

@@ -6,7 +6,7 @@ import pytest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from coordinator.messages.responses import OffsetFetchAnswer
-from streaming.gateway.relay.locating import about, located, seen_by, sought, without_rules
+from streaming.gateway.relay.coordinator_lookup import about, located, seen_by, sought, without_rules
 from streaming.gateway.relay.metadata import Cluster
 from tests.streaming.gateway.test_cluster import THREE, Kafka, listen
 

@@ -178,7 +178,7 @@ def test_an_error_ends_the_wait_for_an_answer():
         assert bench.members._timers == {}
         assert bench.response().error_code == ErrorCode.INVALID_REQUEST.number
         bench.members._give_up(slot)
-        assert (bench.frames(), bench.flow.outgoing.held_bytes) == ([], 0)
+        assert (bench.frames(), bench.flow.send_buffer.held_bytes) == ([], 0)
 
     run(scenario)
 
@@ -190,7 +190,7 @@ def test_a_client_that_is_told_a_short_interval_hears_of_late_answers():
         bench.beat(1)
         bench.ask(OffsetCommitRequest(version=8, group_id="g", member_id="m", topics=[]))
         bench.answer(1)
-        assert bench.members._holding.told_ms == SHORT_INTERVAL_MS
+        assert bench.members._holding.reported_ms == SHORT_INTERVAL_MS
         bench.frames()
         bench.members._give_up(bench.beat(1))
         assert bench.response().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE.number
@@ -240,7 +240,7 @@ def test_a_heartbeat_waits_for_the_answer_to_the_last_one_over_another_connectio
     """Otherwise a client that connects again and again, while the brokers are away, would be fenced by its copies."""
 
     async def scenario(bench: Bench) -> None:
-        unanswered = bench.shared.asking.unanswered
+        unanswered = bench.shared.coordinators.outstanding
         unanswered.sent(("g", "m", bench.identity.principal), "over another connection")
         bench.beat(5)
         await bench.idle()
@@ -255,7 +255,7 @@ def test_a_heartbeat_waits_for_the_answer_to_the_last_one_over_another_connectio
 
 def test_a_heartbeat_that_waits_is_not_sent_if_its_connection_is_closed():
     async def scenario(bench: Bench) -> None:
-        unanswered = bench.shared.asking.unanswered
+        unanswered = bench.shared.coordinators.outstanding
         unanswered.sent(("g", "m", bench.identity.principal), "over another connection")
         bench.beat(5)
         bench.members.close()

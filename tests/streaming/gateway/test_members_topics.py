@@ -64,14 +64,14 @@ def test_the_topics_of_a_member_are_followed_until_it_leaves():
     async def scenario(bench: Bench) -> None:
         await bench.join()
         bench.shared.cluster.topics["t"] = 4
-        await bench.shared.following.look()
+        await bench.shared.topic_updates.update()
         [told] = bench.group_topics
         assert (told.group_id, told.topics, told.principal) == ("g", (fact_of("t", 4),), "User:CN=ana")
         bench.members.release()
         bench.beat(-1)
         bench.answer(-1)
         bench.shared.cluster.topics["t"] = 5
-        await bench.shared.following.look()
+        await bench.shared.topic_updates.update()
         assert len(bench.group_topics) == 1
 
     run(scenario)
@@ -85,7 +85,7 @@ def test_a_heartbeat_may_change_a_part_of_the_subscription():
         await bench.idle()
         bench.answer(2)
         bench.shared.cluster.topics |= {"t": 4, "u": 1}
-        await bench.shared.following.look()
+        await bench.shared.topic_updates.update()
         [told] = bench.group_topics
         assert {fact.topic for fact in told.topics} == {"t", "u"}
         assert [resolved.topics for resolved in told.regexes] == [("u",)]
@@ -106,7 +106,7 @@ def test_a_member_is_followed_through_errors_that_pass(error: str):
         bench.beat(1)
         bench.answer(0, **ended(ErrorCode[error]))
         bench.shared.cluster.topics["t"] = 4
-        await bench.shared.following.look()
+        await bench.shared.topic_updates.update()
         [told] = bench.group_topics
         assert told.topics == (fact_of("t", 4),)
 
@@ -124,7 +124,7 @@ def test_a_member_that_is_gone_is_not_followed(end: str):
         else:
             bench.members.close()
         bench.shared.cluster.topics["t"] = 4
-        await bench.shared.following.look()
+        await bench.shared.topic_updates.update()
         assert bench.group_topics == []
 
     run(scenario)
@@ -141,7 +141,7 @@ def test_a_changed_pattern_is_limited_by_the_rules(
         bench.members._has_rules = True
         await bench.join(names=(), subscribed_topic_regex="t.*")
         bench.shared.cluster.topics["t-secret"] = 1
-        looking = asyncio.create_task(bench.shared.following.look())
+        looking = asyncio.create_task(bench.shared.topic_updates.update())
         while not isinstance(bench.asking.requests[-1], CheckAccess):
             await asyncio.sleep(0)
         assert [action.name for action in bench.asking.requests[-1].actions] == ["t", "t-secret"]
@@ -186,7 +186,7 @@ def test_the_topics_of_a_classic_member_are_followed_in_a_group_of_the_consumer_
         await bench.idle()
         bench.asking.answer(GroupTopicsAnswer)
         bench.shared.cluster.topics["u"] = 5
-        await bench.shared.following.look()
+        await bench.shared.topic_updates.update()
         assert bench.group_topics[-1].topics == (fact_of("u", 5),)
 
     run(scenario)
@@ -199,14 +199,14 @@ def test_a_classic_member_is_followed_until_it_leaves_or_its_group_is_classic(ho
         bench.asking.answer(JoinGroupAnswer, member_id="c", generation_id=3)
         await bench.idle()
         bench.asking.answer(GroupTopicsAnswer)
-        assert bench.shared.following.has("g")
+        assert bench.shared.topic_updates.has("g")
         if how == "left":
             bench.ask(LeaveGroupRequest(version=0, group_id="g", member_id="c"))
             bench.asking.answer(LeaveGroupAnswer, members=(LeftMember("c", None, **ended(ErrorCode.NONE)),))
         else:
             bench.ask(classic_join("t"))
             bench.asking.answer(JoinGroupAnswer, member_id="c", generation_id=4, leader="c")
-        assert not bench.shared.following.has("g")
+        assert not bench.shared.topic_updates.has("g")
 
     run(scenario)
 
@@ -229,7 +229,7 @@ def test_the_followed_members_of_a_connection_are_bounded():
             bench.beat(0, f"m{number}", subscribed_topic_names=[f"t{number}"], topic_partitions=[])
             await bench.idle()
             bench.answer(1, member_id=f"m{number}", assignment=ALL)
-        await bench.shared.following.look()
+        await bench.shared.topic_updates.update()
         assert {fact.topic for fact in bench.group_topics[0].topics} == {f"t{n}" for n in range(1, MEMBERS_MAX + 1)}
 
     run(scenario)

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from streaming.gateway.coordinator import outstanding as module
-from streaming.gateway.coordinator.outstanding import LOST_AFTER_S, Key, Unanswered, key_of
+from streaming.gateway.coordinator.outstanding import LOST_AFTER_S, Key, OutstandingHeartbeats, key_of
 from tests.streaming.gateway.examples import WHO
 
 ANA, BO = ("g", "ana", None), ("g", "bo", None)
@@ -14,7 +14,7 @@ ANA, BO = ("g", "ana", None), ("g", "bo", None)
 class Bench:
     def __init__(self) -> None:
         self.now_s = 100.0
-        self.unanswered = Unanswered(lambda: self.now_s)
+        self.unanswered = OutstandingHeartbeats(lambda: self.now_s)
         self.calls: list[str] = []
 
     def waits(self, key: Key, name: str) -> bool:

@@ -53,13 +53,13 @@ class Bench:
 
     async def look_after(self, seconds: float) -> None:
         self.now_s += seconds
-        await self.reaching.look()
+        await self.reaching.check_brokers()
 
 
 def run(scenario: Callable[[Bench], Awaitable[None]]) -> None:
     async def main() -> None:
         bench = Bench()
-        await bench.reaching.look()
+        await bench.reaching.check_brokers()
         await scenario(bench)
 
     asyncio.run(main())
@@ -170,7 +170,7 @@ def test_a_broker_that_hangs_is_silent(monkeypatch: pytest.MonkeyPatch):
     async def main() -> None:
         mail = Mail()
         reaching = Reaching(lambda: {"A": mail}, lambda broker: asyncio.Event().wait(), lambda _: None, lambda _: None)
-        await reaching.look()
+        await reaching.check_brokers()
         assert reaching.silent_s(1) > 0
 
     asyncio.run(main())

@@ -12,7 +12,7 @@ from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, Metada
 from kafka.protocol.producer import ProduceRequest
 
 from streaming.gateway.connection.flow_control import Pause
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.connection.tasks import Work
 from streaming.gateway.protocol.frames import BadFrame, FrameTreatment, with_length
 from streaming.gateway.protocol.limits import IN_FLIGHT_MAX
@@ -38,7 +38,7 @@ class Bench(FlowBench):
         self.work = Work(self.flow)
         self.relaying = Relaying(self.shared, 1, self.flow, self.work, Identity(mechanisms, "/10.0.0.7"))
 
-    def relay(self, message: Any) -> Slot:
+    def relay(self, message: Any) -> InFlightRequest:
         slot = self.slot(message.API_KEY, message.version)
         self.relaying.relay(slot, frame_of(message, message.version))
         return slot
@@ -162,7 +162,7 @@ def test_a_produce_without_acknowledgement_has_no_response():
     async def scenario(bench: Bench) -> None:
         await bench.connected()
         bench.relay(produce(acks=0))
-        assert len(bench.flow.slots) == 0
+        assert len(bench.flow.queue) == 0
         bench.relay(list_offsets("t"))
         bench.broker_says(OFFSETS)
         assert bench.transport.frames() == [OFFSETS]
@@ -320,7 +320,7 @@ def test_responses_of_the_broker_and_of_the_gateway_keep_the_order_of_the_reques
         assert (bench.transport.written, bench.shared.upstreams[-1].is_reading) == (b"", False)
         bench.flow.answer(served, with_length(b"served"))
         bench.run_soon()
-        bench.relaying.go_on()
+        bench.relaying.resume()
         assert bench.transport.frames() == [b"served", OFFSETS]
         assert bench.shared.upstreams[-1].is_reading
 
@@ -343,13 +343,13 @@ def test_a_rewritten_response_is_buffered_while_it_is_read():
         result = kind(error_code=0, error_message=None, resource_type=4, resource_name="1", configs=[config])
         frame = response(DescribeConfigsResponse(version=1, throttle_time_ms=0, results=[result]))
         bench.broker_says(frame)
-        assert bench.flow.outgoing.held_bytes == len(frame)
+        assert bench.flow.send_buffer.held_bytes == len(frame)
         await turn()
         bench.run_soon()
         (out,) = bench.transport.frames()
         said = DescribeConfigsResponse.decode(out, version=1, header=True)
         assert [(c.value, c.is_sensitive) for c in said.results[0].configs] == [(None, True)]
-        assert (bench.flow.outgoing.held_bytes, bench.owner.errors) == (0, [])
+        assert (bench.flow.send_buffer.held_bytes, bench.owner.errors) == (0, [])
 
     run(scenario)
 
@@ -370,7 +370,7 @@ def test_a_large_response_waits_while_too_many_bytes_are_held():
         await bench.connected()
         before = bench.slot(12)
         bench.flow.give(bench.slot(12), bytes(16 * 2**20))
-        assert bench.flow.outgoing.is_much
+        assert bench.flow.send_buffer.is_much
         slot = bench.relay(DescribeConfigsRequest(version=1, resources=[]))
         assert not bench.relaying.has_room(slot)
         assert bench.relaying.has_room(before), "the client cannot get another response before it"
@@ -395,7 +395,7 @@ def test_requests_are_not_read_while_the_broker_does_not_read_them():
 def test_the_broker_is_not_read_while_the_client_is_slow():
     async def scenario(bench: Bench) -> None:
         bench.relaying.client_slow(True)
-        bench.relaying.go_on()  # the connection to the broker is not open yet
+        bench.relaying.resume()  # the connection to the broker is not open yet
         await bench.connected()
         bench.relaying.client_slow(True)
         assert not bench.shared.upstreams[-1].is_reading

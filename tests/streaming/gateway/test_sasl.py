@@ -39,7 +39,7 @@ class FakeExchange:
 
     def handshake(self, mechanism: str, version: int = 1, error_code: int = 0) -> bytes | None:
         self._number += 1
-        refusal = self.watch.asked(self.frame(SaslHandshakeRequest, version, mechanism=mechanism))
+        refusal = self.watch.handle_request(self.frame(SaslHandshakeRequest, version, mechanism=mechanism))
         if refusal is None:
             answer = self.frame(SaslHandshakeResponse, version, error_code=error_code, mechanisms=["PLAIN"])
             self.watch.answered(answer)
@@ -47,7 +47,7 @@ class FakeExchange:
 
     def token(self, token: bytes, version: int = 2) -> None:
         self._number += 1
-        assert self.watch.asked(self.frame(SaslAuthenticateRequest, version, auth_bytes=token)) is None
+        assert self.watch.handle_request(self.frame(SaslAuthenticateRequest, version, auth_bytes=token)) is None
 
     def verdict(self, token: bytes = b"", version: int = 2, **fields: Any) -> None:
         self.watch.answered(self.frame(SaslAuthenticateResponse, version, auth_bytes=token, **fields))
@@ -97,7 +97,7 @@ def test_tokens_have_no_headers_after_a_handshake_of_version_0() -> None:
     exchange.handshake("SCRAM-SHA-256", version=0)
     for answer in SCRAM_SERVER_SAYS:
         assert exchange.watch.is_raw
-        exchange.watch.asked(client.auth_bytes())
+        exchange.watch.handle_request(client.auth_bytes())
         assert exchange.watch.is_raw
         exchange.watch.answered(answer)
         client.receive(answer)
@@ -141,7 +141,7 @@ def test_without_the_brokers_proof_the_client_has_no_principal() -> None:
     exchange = FakeExchange()
     exchange.handshake("SCRAM-SHA-512", version=0)
     for answer in (b"r=xy,s=QQ==,i=4096", b"e=invalid-proof"):
-        exchange.watch.asked(b"n,,n=ana,r=x")
+        exchange.watch.handle_request(b"n,,n=ana,r=x")
         exchange.watch.answered(answer)
     assert (exchange.watch.principal, exchange.watch.is_over) == (None, True)
 
@@ -218,14 +218,14 @@ def test_a_response_to_another_request_gives_no_principal() -> None:
 def test_bytes_after_a_handshake_are_not_forwarded() -> None:
     exchange = FakeExchange()
     with pytest.raises(BadSasl, match="SaslHandshake cannot be read"):
-        exchange.watch.asked(exchange.frame(SaslHandshakeRequest, 1, mechanism="PLAIN") + b"\0admin\0")
+        exchange.watch.handle_request(exchange.frame(SaslHandshakeRequest, 1, mechanism="PLAIN") + b"\0admin\0")
 
 
 def test_another_request_is_no_handshake() -> None:
     exchange = FakeExchange()
     handshake = exchange.frame(SaslHandshakeRequest, 1, mechanism="PLAIN")
     with pytest.raises(BadSasl, match="SaslHandshake cannot be read"):
-        exchange.watch.asked(SaslAuthenticateRequest.API_KEY.to_bytes(2) + handshake[2:])
+        exchange.watch.handle_request(SaslAuthenticateRequest.API_KEY.to_bytes(2) + handshake[2:])
 
 
 def test_a_user_keeps_its_principal_while_it_authenticates_again() -> None:
@@ -269,7 +269,7 @@ def test_garbage_is_refused_with_bad_sasl(frames: list[tuple[bool, bytes]]) -> N
     watch = SaslWatch()
     for is_clients, frame in frames:
         try:
-            watch.asked(frame) if is_clients else watch.answered(frame)
+            watch.handle_request(frame) if is_clients else watch.answered(frame)
         except BadSasl:
             assert watch.is_over
     assert watch.principal is None
@@ -301,11 +301,11 @@ def test_only_a_verdict_on_the_last_token_gives_a_principal(moves: list[tuple[An
                 asked_last = detail[0]
             elif what == "bare token":
                 asked_last = None
-                exchange.watch.asked(f"\0{detail[0]}\0secret".encode())
+                exchange.watch.handle_request(f"\0{detail[0]}\0secret".encode())
                 asked_last = detail[0]
             elif what == "garbage":
                 asked_last = None
-                exchange.watch.asked(detail[0])
+                exchange.watch.handle_request(detail[0])
             elif exchange.watch.is_raw:
                 exchange.watch.answered(b"")
                 known = asked_last

@@ -118,15 +118,15 @@ def test_a_broker_that_is_not_reached_is_not_asked_for_its_versions(
 
 def test_clients_of_lost_groups_are_turned_away_with_all_their_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     gateway = Gateway(Settings.load(bootstrap_servers="localhost:1"))
-    gateway.asking = SimpleNamespace(is_lost=lambda group_id: group_id == "lost")  # type: ignore[assignment]
+    gateway.coordinators = SimpleNamespace(is_lost=lambda group_id: group_id == "lost")  # type: ignore[assignment]
     ana, bo = ("/10.0.0.7", "ana", None), ("/10.0.0.7", "bo", None)
     refused: list[str] = []
     for client in (ana, bo, ana):
         connection = FakeConnection(client, refused)
         gateway._connections.add(connection)  # type: ignore[arg-type]
-    assert not gateway.turn_away(["kept"], ana)
-    assert gateway.turn_away(["kept", "lost"], ana)
-    assert (refused, gateway.is_turned_away(ana), gateway.is_turned_away(bo)) == (["ana", "ana"], True, False)
+    assert not gateway.reject_moved(["kept"], ana)
+    assert gateway.reject_moved(["kept", "lost"], ana)
+    assert (refused, gateway.is_rejected(ana), gateway.is_rejected(bo)) == (["ana", "ana"], True, False)
     now_s = time.monotonic() + module.TURNED_AWAY_S
     monkeypatch.setattr(module.time, "monotonic", lambda: now_s)
-    assert not gateway.is_turned_away(ana)
+    assert not gateway.is_rejected(ana)

@@ -36,7 +36,7 @@ from coordinator.messages.responses import (
 from streaming.gateway.protocol.limits import IN_FLIGHT_MAX
 from streaming.gateway.protocol.topic_ids import id_text
 from streaming.gateway.security.authenticate import Identity
-from streaming.gateway.server.serving import PortView
+from streaming.gateway.server.serving import ListenerMetadata
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.parts import FakeShared, turn
 from tests.streaming.gateway.serving_bench import ServingBench
@@ -137,13 +137,13 @@ def test_a_request_is_answered_when_all_its_coordinator_requests_are():
         bench.ask(DescribeGroupsRequest(version=4, groups=["g1", "g2"], include_authorized_operations=False))
         assert [request.group_id for request in bench.asking.requests] == ["g1", "g2"]
         bench.asking.answer(DescribeGroupAnswer, index=1, size=70, group_id="g2")
-        assert (len(bench.flow.questions), bench.flow.outgoing.held_bytes) == (2, 70)
+        assert (len(bench.flow.questions), bench.flow.send_buffer.held_bytes) == (2, 70)
         bench.asking.answer(DescribeGroupAnswer, index=0, size=30, group_id="g1")
         bench.run_soon()
         (frame,) = bench.transport.frames()
         response = DescribeGroupsResponse.decode(frame, version=4, header=True)
         assert [group.group_id for group in response.groups] == ["g1", "g2"]
-        assert (len(bench.flow.questions), bench.flow.outgoing.held_bytes) == (0, 0)
+        assert (len(bench.flow.questions), bench.flow.send_buffer.held_bytes) == (0, 0)
 
     run(scenario)
 
@@ -217,7 +217,7 @@ def test_absence_is_never_taken_from_an_earlier_answer():
 def test_a_partition_is_not_refused_while_the_brokers_do_not_answer():
     """Nothing proves then that it does not exist, so the error is one that clients retry."""
     shared = FakeShared()
-    view = PortView(shared, 1, Identity(()))
+    view = ListenerMetadata(shared, 1, Identity(()))
     assert view.missing_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.number
     shared.topics.are_brokers_silent = True
     assert view.missing_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.number
@@ -278,9 +278,17 @@ def test_a_long_client_id_is_cut():
 
 def test_a_port_coordinates_its_own_groups_and_the_bootstrap_port_all_groups():
     shared = FakeShared()
-    assert [PortView(shared, 1, Identity(())).coordinates(group_id) for group_id in ("g", "x")] == [True, False]
-    assert [PortView(shared, None, Identity(())).coordinates(group_id) for group_id in ("g", "x")] == [True, True]
-    view = PortView(shared, 1, Identity(()))
-    assert (len(view.homes), view.has_rules, view.partitions_of("t"), view.partitions_of("u")) == (4, False, 3, None)
+    assert [ListenerMetadata(shared, 1, Identity(())).coordinates(group_id) for group_id in ("g", "x")] == [True, False]
+    assert [ListenerMetadata(shared, None, Identity(())).coordinates(group_id) for group_id in ("g", "x")] == [
+        True,
+        True,
+    ]
+    view = ListenerMetadata(shared, 1, Identity(()))
+    assert (len(view.shard_addresses), view.has_rules, view.partitions_of("t"), view.partitions_of("u")) == (
+        4,
+        False,
+        3,
+        None,
+    )
     shared.settings.access = "rules"
     assert view.has_rules

@@ -6,7 +6,7 @@ from coordinator.base.errors import ErrorCode
 from coordinator.messages.heartbeats import Heartbeat, Heartbeats
 from coordinator.messages.requests import OffsetCommit
 from coordinator.messages.responses import ErrorAnswer, HeartbeatAnswer, RebalanceNotice
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.protocol.api import Handling
 from streaming.gateway.protocol.messages import Header
 from streaming.gateway.server.apis import APIS
@@ -57,7 +57,7 @@ def test_a_settled_members_heartbeat_waits_for_the_tick():
         sent = len(bench.asking.sent)
         bench.ask(heartbeat())
         assert len(bench.asking.sent) == sent
-        assert bench.asking.gathering.unanswered == 1
+        assert bench.asking.batchers.outstanding == 1
         bench.asking.tick()
         assert len(bench.asking.sent) == sent + 1
         bench.asking.answer(HeartbeatAnswer, error="ILLEGAL_GENERATION", code=22)
@@ -114,7 +114,7 @@ def test_after_a_notice_the_next_heartbeat_does_not_wait():
 def test_a_heartbeat_does_not_wait_shortly_before_the_end_of_its_session():
     async def scenario(bench: Bench) -> None:
         settled(bench)
-        slot = Slot(APIS[HeartbeatRequest.API_KEY], Header(HeartbeatRequest.API_KEY, 3, 1, "c"))
+        slot = InFlightRequest(APIS[HeartbeatRequest.API_KEY], Header(HeartbeatRequest.API_KEY, 3, 1, "c"))
         slot.since_s += SESSION_MS / 1_000 - 1.9
         beat = Heartbeat(request_id="r", reply_to="in", group_id="g", generation_id=1, member_id="m")
         assert not bench.heartbeats.ticks_to_wait(slot, beat, is_only=True)
@@ -136,7 +136,7 @@ def test_a_heartbeat_is_not_held_while_another_request_waits():
 def test_a_heartbeat_is_not_held_on_a_connection_with_other_requests():
     async def scenario(bench: Bench) -> None:
         bench.join()
-        bench.heartbeats.asked(Handling.RELAYED)
+        bench.heartbeats.record_request(Handling.RELAYED)
         bench.ask(heartbeat())
         bench.asking.answer(HeartbeatAnswer)
         assert bench.read_response(HeartbeatResponse, 3).error_code == 0

@@ -322,11 +322,11 @@ def test_a_topic_that_a_client_sees_in_metadata_is_known():
 
     async def scenario(brokers: Brokers, topics: Topics) -> None:
         await topics.learn(["new"])
-        topics.note({"new": fact_of("new", 1)})
+        topics.update({"new": fact_of("new", 1)})
         assert (topics.have({"new": 1}), topics.have({"new": 2})) == (True, False)
-        topics.note({"new": fact_of("new", 2)})
+        topics.update({"new": fact_of("new", 2)})
         assert topics.have({"new": 2})
-        topics.note({"new": fact_of("new", 1), "gone": fact_of("gone", None)})
+        topics.update({"new": fact_of("new", 1), "gone": fact_of("gone", None)})
         assert (topics.partitions_of("new"), brokers.asked) == (2, [["new"]])
 
     run(scenario)
@@ -337,7 +337,7 @@ def test_a_topic_that_metadata_show_with_another_id_is_asked_for():
 
     async def scenario(brokers: Brokers, topics: Topics) -> None:
         await topics.learn(["t"])
-        topics.note({"t": replace(fact_of("t", 3), topic_id=id_text(b"another id......"))})
+        topics.update({"t": replace(fact_of("t", 3), topic_id=id_text(b"another id......"))})
         assert (topics.partitions_of("t"), topics.name_of(bytes_of(fact_of("t", 3)))) == (None, None)
         assert not topics.have({"t": 1})
 

@@ -28,7 +28,7 @@ from coordinator.messages.requests import CheckAccess, TxnOffsetCommit
 from coordinator.messages.responses import CheckAccessAnswer, CommittedPartition, TxnOffsetCommitAnswer
 from streaming.config.settings import Settings
 from streaming.gateway.coordinator import transaction_writer
-from streaming.gateway.coordinator.routing import Home
+from streaming.gateway.coordinator.routing import ShardAddress
 from streaming.gateway.coordinator.transaction_writer import WRITE_WAIT_S, Transactions, Written
 from streaming.gateway.relay.authorizer import Authorizer
 from streaming.gateway.security.broker_acls import NOTHING_IS_ALLOWED
@@ -42,7 +42,7 @@ from tests.streaming.gateway.wiring import frame_of
 from tests.system.waiting import HANG_S
 
 OF_THE_CLIENT = Transaction("x", 7, 3)
-HOME = Home("coordinator", 0)
+HOME = ShardAddress("coordinator", 0)
 
 
 def add(group_id: str = "g") -> Any:
@@ -153,7 +153,7 @@ def test_a_commit_whose_client_closes_a_real_connection_is_not_sent():
         is_written.set()
         while shared.connections:
             await asyncio.sleep(0.001)
-        assert shared.asking.sent == []
+        assert shared.coordinators.sent == []
         server.close()
 
     asyncio.run(main())
@@ -331,7 +331,7 @@ def test_the_record_of_a_group_that_has_moved_is_in_the_topic_of_its_coordinator
     async def main() -> None:
         transactions = Transactions(Settings())
         assert await transactions.write(OF_THE_CLIENT, HOME, "g", float("inf")) == Written(0, 41, "an id", HOME.prefix)
-        moved = await transactions.write(OF_THE_CLIENT, Home(to, 3), "g", float("inf"), joins=True)
+        moved = await transactions.write(OF_THE_CLIENT, ShardAddress(to, 3), "g", float("inf"), joins=True)
         assert moved == (Written(InvalidTxnStateError.errno) if refuses else Written(0, 41, "an id", to))
 
     asyncio.run(main())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from streaming.gateway.connection.request_queue import Slot
+from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.protocol.frames import BadFrame, Piece, with_length
 from streaming.gateway.relay import broker_connection as module
 from streaming.gateway.relay.broker_connection import Upstream
@@ -20,25 +20,25 @@ class Client:
     """A double of the client's side. `turn` is the request whose response may be sent, or None for every request."""
 
     passed: bytearray = field(default_factory=bytearray)
-    whole: list[tuple[Slot, bytes]] = field(default_factory=list)
+    whole: list[tuple[InFlightRequest, bytes]] = field(default_factory=list)
     calls: list[object] = field(default_factory=list)
     errors: list[Exception] = field(default_factory=list)
-    turn: Slot | None = None
+    turn: InFlightRequest | None = None
     room: bool = True
 
     def write(self, piece: Piece) -> None:
         self.passed += piece
 
-    def is_next(self, slot: Slot) -> bool:
+    def is_next(self, slot: InFlightRequest) -> bool:
         return self.turn in (None, slot)
 
-    def has_room(self, slot: Slot) -> bool:
+    def has_room(self, slot: InFlightRequest) -> bool:
         return self.room
 
-    def answered(self, slot: Slot, frame: bytes) -> None:
+    def answered(self, slot: InFlightRequest, frame: bytes) -> None:
         self.whole.append((slot, frame))
 
-    def passed_on(self, slot: Slot) -> None:
+    def passed_on(self, slot: InFlightRequest) -> None:
         self.calls.append(slot)
 
     def upstream_full(self, is_full: bool) -> None:
@@ -59,9 +59,9 @@ class Bench:
         self.upstream = Upstream(self.client)
         self.upstream.connection_made(self.transport)
 
-    def expect(self, *, whole: bool = False, reads: Callable[[memoryview], bool] | None = None) -> Slot:
+    def expect(self, *, whole: bool = False, reads: Callable[[memoryview], bool] | None = None) -> InFlightRequest:
         slot = slot_of(FETCH)
-        slot.take_whole = (lambda slot, frame: None) if whole else None
+        slot.handle_whole = (lambda slot, frame: None) if whole else None
         slot.reads = reads
         self.upstream.expect(slot)
         return slot
@@ -100,10 +100,10 @@ def test_an_early_response_is_not_read_before_its_turn(bench: Bench):
     bench.client.turn = slot_of(FETCH)
     bench.upstream.data_received(with_length(b"early"))
     assert (bench.client.passed, bench.transport.is_reading) == (b"", False)
-    bench.upstream.go_on()
+    bench.upstream.resume()
     assert (bench.client.passed, bench.transport.is_reading) == (b"", False)
     bench.client.turn = slot
-    bench.upstream.go_on()
+    bench.upstream.resume()
     assert (bench.client.passed, bench.transport.is_reading) == (with_length(b"early"), True)
 
 
@@ -113,7 +113,7 @@ def test_a_response_that_is_read_as_a_whole_waits_only_for_room(bench: Bench):
     bench.upstream.data_received(with_length(b"whole"))
     assert (bench.client.whole, bench.transport.is_reading) == ([], False)
     bench.client.room = True
-    bench.upstream.go_on()
+    bench.upstream.resume()
     assert (bench.client.whole, bench.transport.is_reading) == ([(slot, b"whole")], True)
 
 
@@ -142,7 +142,7 @@ def test_reading_pauses_while_the_client_is_slow(bench: Bench):
     bench.expect()
     bench.upstream.client_slow(True)
     assert not bench.transport.is_reading
-    bench.upstream.go_on()
+    bench.upstream.resume()
     assert not bench.transport.is_reading
     bench.upstream.client_slow(False)
     assert bench.transport.is_reading

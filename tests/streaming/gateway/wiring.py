@@ -13,7 +13,7 @@ from coordinator.messages.consumer_requests import TopicFact
 from coordinator.messages.fields import NO_TOPIC
 from coordinator.messages.requests import Request
 from coordinator.messages.responses import AnyAnswer
-from streaming.gateway.coordinator.routing import Home
+from streaming.gateway.coordinator.routing import ShardAddress
 from streaming.gateway.exchanges import SERVED, Exchange
 from streaming.gateway.protocol.messages import Header, decode, encode, read_header
 from streaming.gateway.protocol.schemas import Field, Structure, structure_of
@@ -104,7 +104,7 @@ class FakeAsker:
 class FakeGateway:
     """A gateway's metadata: t and u have three partitions. It coordinates groups that begin with g, or all groups."""
 
-    homes: Sequence[Home] = (Home("A", 0),)
+    shard_addresses: Sequence[ShardAddress] = (ShardAddress("A", 0),)
     topics: dict[str, int] = field(default_factory=lambda: {"t": 3, "u": 3})
     has_all: bool = False
     has_rules: bool = False
@@ -142,7 +142,7 @@ class SentRequest(NamedTuple):
 
     @property
     def requests(self) -> list[Request]:
-        return [question.request for question in self.exchange.questions]
+        return [question.request for question in self.exchange.requests]
 
     def response_to(self, *answers: AnyAnswer) -> Any:
         """Return the client's response to these answers of the coordinator."""
