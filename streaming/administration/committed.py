@@ -27,8 +27,8 @@ from streaming.kafka.any_broker import values_of
 from streaming.kafka.topics import any_broker
 from streaming.views.api.reading import Reading
 from streaming.views.state.fields import PartitionKey
+from streaming.wire.newest_records import NewestRecords, Order
 from streaming.wire.records import decode_group_record
-from streaming.wire.standing import Order, Standing
 
 
 class Commit(NamedTuple):
@@ -56,7 +56,7 @@ class Past:
         self._group_key = msgspec.json.encode(["group", group_id])
         self._prefix = msgspec.json.encode(["offset", group_id])[:-1] + b","
         self._commits: dict[PartitionKey, list[Commit]] = {}
-        self._standing = Standing()
+        self._standing = NewestRecords()
         self._next_offset = 0
         self._after_holes: list[int] = []
         self._after_last_hole_ms = 0
@@ -80,7 +80,7 @@ class Past:
             self._commits.setdefault((topic, partition), []).append(commit)
 
     def _is_newest(self, key: bytes, order: Order | None) -> bool:
-        return order is None or self._standing.take(key, order)
+        return order is None or self._standing.add(key, order)
 
     def _is_late(self, place: PartitionKey) -> bool:
         """Return whether the last record of a key is a late repeat. The record that it follows may be missing."""

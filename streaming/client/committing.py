@@ -68,7 +68,7 @@ class Commits:
         self._pending: dict[str, _Commit] = {}
         self._fetching: str | None = None  # the ticket of the fetch of offsets to start from
 
-    def keep(self, owned: frozenset[TopicPartition]) -> None:
+    def keep_owned(self, owned: frozenset[TopicPartition]) -> None:
         """Read the owned partitions from now on, and fetch the offsets to start from in new ones."""
         if not self._reading.owned:
             self._automatic_ms = monotonic_ms() + self._group["auto_commit_interval_ms"]
@@ -167,7 +167,7 @@ class Commits:
         if self._reading.unplaced and self._fetching is None:
             self._fetching = self._driver.fetch(self._by_topic(self._reading.unplaced))
 
-    def place(self, wait_ms: float) -> None:
+    def place_readers(self, wait_ms: float) -> None:
         """Wait until the offsets to start from are known."""
         ticket = self._fetching or self._driver.fetch(self._by_topic(self._reading.unplaced))
         self._place(self._fetched(ticket, wait_ms))

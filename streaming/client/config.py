@@ -21,7 +21,7 @@ from coordinator.member.consumer_config import ConsumerProtocolConfig
 from coordinator.member.requests import MemberConfig
 from streaming.client.plans import SETTING, resolve
 from streaming.client.strategies import Strategy
-from streaming.client.transport import LANES_MAX, Transport
+from streaming.client.transport import ROUTES_MAX, Transport
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.wire.signing import Signer, Signing
 
@@ -65,7 +65,7 @@ _NOT_CONNECTION_NAMES = {
     "allow_auto_create_topics", "client_id", "metric_reporters", "metrics_enabled", "metrics_num_samples",
     "metrics_sample_window_ms",
 }  # fmt: skip
-WAY_NAMES = (set(KafkaConsumer.DEFAULT_CONFIG) & set(KafkaProducer.DEFAULT_CONFIG)) - _NOT_CONNECTION_NAMES
+CONNECTION_NAMES = (set(KafkaConsumer.DEFAULT_CONFIG) & set(KafkaProducer.DEFAULT_CONFIG)) - _NOT_CONNECTION_NAMES
 
 _COUNTS = {
     # setting                            from    to
@@ -104,13 +104,13 @@ class ClientConfig(Struct, frozen=True):
 
     Args:
         group: Every group name with its value.
-        way: The given settings of the connection to the brokers.
+        connection: The given settings of the connection to the brokers.
         strategies: The assignors to offer, the preferred one first.
         reading: The given settings of KafkaConsumer; never a group id.
     """
 
     group: dict[str, Any]
-    way: dict[str, Any]
+    connection: dict[str, Any]
     strategies: tuple[Strategy, ...]
     reading: dict[str, Any] = {}
 
@@ -178,7 +178,7 @@ def configure_consumer(given: Mapping[str, Any]) -> ClientConfig:
     reading = {name: value for name, value in given.items() if name in _KAFKAS and name != SETTING}
     nobody = {"group_id": None, "group_instance_id": None, "enable_auto_commit": False}
     reading |= nobody  # Kafka's own coordinator must never get a request of this consumer
-    return ClientConfig(config.group, config.way, config.strategies, reading)
+    return ClientConfig(config.group, config.connection, config.strategies, reading)
 
 
 def configure_member(given: Mapping[str, Any]) -> ClientConfig:
@@ -188,7 +188,7 @@ def configure_member(given: Mapping[str, Any]) -> ClientConfig:
         KafkaConfigurationError: names the setting that is unknown, missing or out of its range.
     """
     evenly = {"group_remote_assignor": "uniform"} if given.get("group_protocol") == "consumer" else {}
-    return _configure({**evenly, **given}, MEMBER_DEFAULTS, also_known=WAY_NAMES)
+    return _configure({**evenly, **given}, MEMBER_DEFAULTS, also_known=CONNECTION_NAMES)
 
 
 def _configure(given: Mapping[str, Any], defaults: Mapping[str, Any], also_known: set[str]) -> ClientConfig:
@@ -203,8 +203,8 @@ def _configure(given: Mapping[str, Any], defaults: Mapping[str, Any], also_known
     group = {name: given.get(name, default) for name, default in defaults.items()}
     group["peers"] = _checked_peers(group)
     _check(group)
-    way = {"bootstrap_servers": "localhost", **{name: given[name] for name in WAY_NAMES & set(given)}}
-    return ClientConfig(group, way, resolve(group[SETTING]))
+    connection = {"bootstrap_servers": "localhost", **{name: given[name] for name in CONNECTION_NAMES & set(given)}}
+    return ClientConfig(group, connection, resolve(group[SETTING]))
 
 
 def _check(group: Mapping[str, Any]) -> None:
@@ -232,9 +232,9 @@ def _checked_peers(group: Mapping[str, Any]) -> tuple[str, ...]:
         raise KafkaConfigurationError(
             f"peers ({peers!r}) must be a list of topic prefixes: A-Z, a-z, 0-9, '.', '_', '-'"
         )
-    if len(peers) > LANES_MAX or len({*peers, group["topic_prefix"]}) <= len(peers):
+    if len(peers) > ROUTES_MAX or len({*peers, group["topic_prefix"]}) <= len(peers):
         raise KafkaConfigurationError(
-            f"peers ({peers!r}) must be {LANES_MAX} different prefixes at most, and not topic_prefix itself"
+            f"peers ({peers!r}) must be {ROUTES_MAX} different prefixes at most, and not topic_prefix itself"
         )
     return tuple(peers)
 

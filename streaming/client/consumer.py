@@ -181,12 +181,12 @@ class GroupConsumer(ReadsPartitions, InGroup):
                 self._reading.fetch_ahead(self._wait(SLICE_MS), self._group["max_poll_records"])
 
     def _take_part(self) -> None:
-        self._note_poll()
+        self._record_poll()
         self._commits.commit_if_due()
         super()._take_part()
         self._commits.fetch_if_unplaced()
 
-    def _note_poll(self) -> None:
+    def _record_poll(self) -> None:
         now_ms, limit_ms = monotonic_ms(), self._group["max_poll_interval_ms"]
         away_ms, self._polled_ms = now_ms - self._polled_ms, now_ms
         if self._reading.owned and away_ms > NEARLY_OVERDUE * limit_ms:
@@ -224,7 +224,7 @@ class GroupConsumer(ReadsPartitions, InGroup):
             raise IllegalStateError("Partition is not assigned")
         wait_ms = self._group["request_timeout_ms"] if timeout_ms is None else timeout_ms
         if partition in self._reading.unplaced:
-            self._commits.place(wait_ms)
+            self._commits.place_readers(wait_ms)
         return self._reading.position(partition, wait_ms)
 
     # -- offsets -------------------------------------------------------------------------------------------------------
@@ -291,20 +291,20 @@ class GroupConsumer(ReadsPartitions, InGroup):
             snapshot = watch.wait(topics, self._group["request_timeout_ms"] / 1000)
         return {topic: snapshot.topics[topic].racks for topic in topics if topic in snapshot.topics}
 
-    def wanted(self, asked: frozenset[str]) -> Wanted | None:
+    def wanted(self, requested: frozenset[str]) -> Wanted | None:
         """Return the subscription with what is known of its topics; None until they have been read."""
-        return self._topics.wanted(asked)
+        return self._topics.wanted(requested)
 
-    def tell(self, change: Change[TopicPartition]) -> None:
+    def notify(self, change: Change[TopicPartition]) -> None:
         """Commit revoked partitions, and call the listener."""
         if change.call is ListenerCall.REVOKED and self._commits.is_automatic:
             self._commits.commit_automatically()
         if (listener := self._subscription.listener) is not None:
             getattr(listener, change.call.value)(set(change.partitions))
 
-    def keep(self, owned: frozenset[TopicPartition]) -> None:
+    def keep_owned(self, owned: frozenset[TopicPartition]) -> None:
         """Read the owned partitions from now on, and no others."""
-        self._commits.keep(owned)
+        self._commits.keep_owned(owned)
 
     def hear(self, effect: Effect) -> None:
         """Handle the end of a commit or of a fetch."""

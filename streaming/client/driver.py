@@ -126,21 +126,21 @@ class MemberDriver(ABC, Generic[M]):
     def commit(self, offsets: tuple[OffsetToCommit, ...]) -> str:
         """Send a commit. Return the ticket of its `CommitEnded`."""
         with self._changed:
-            ticket, todos = self.member.commit(offsets, monotonic_ms())
-            self._take(todos)
+            ticket, actions = self.member.commit(offsets, monotonic_ms())
+            self._perform_all(actions)
         return ticket
 
     def fetch(self, topics: tuple[TopicPartitions, ...] | None) -> str:
         """Send a request for committed offsets. Return the ticket of its `FetchEnded`."""
         with self._changed:
-            ticket, todos = self.member.fetch(topics, monotonic_ms())
-            self._take(todos)
+            ticket, actions = self.member.fetch(topics, monotonic_ms())
+            self._perform_all(actions)
         return ticket
 
     def leave(self, reason: str, wait_s: float) -> bool:
         """Leave the group. Return whether the coordinator has confirmed it within the time."""
         with self._changed:
-            self._take(self.member.leave(reason, monotonic_ms()))
+            self._perform_all(self.member.leave(reason, monotonic_ms()))
             is_leaving = self.member.is_leaving
         return not is_leaving or self._await(lambda e: isinstance(e, Left), wait_s) is not None
 
@@ -188,21 +188,21 @@ class MemberDriver(ABC, Generic[M]):
         with self._changed:
             now_ms = monotonic_ms()
             if self.member.deadline_ms <= now_ms:
-                self._take(self.member.advance(now_ms))
+                self._perform_all(self.member.advance(now_ms))
 
     # -- either --------------------------------------------------------------------------------------------------------
 
     def _do(self, step: Callable[[int], Sequence[Any]]) -> None:
         with self._changed:
-            self._take(step(monotonic_ms()))
+            self._perform_all(step(monotonic_ms()))
 
-    def _take(self, todos: Iterable[Any]) -> None:
+    def _perform_all(self, actions: Iterable[Any]) -> None:
         """Send the requests in the member's order, and keep the other effects for the owner."""
-        for todo in todos:
-            if isinstance(todo, BaseRequest):
-                self._send(todo)
+        for action in actions:
+            if isinstance(action, BaseRequest):
+                self._send(action)
             else:
-                self._tell(todo)
+                self._notify(action)
 
     def _send(self, request: Any) -> None:
         try:
@@ -210,9 +210,9 @@ class MemberDriver(ABC, Generic[M]):
         except RetriableError as error:
             log.warning("a request was not sent and is retried: %s", error)
         except KafkaError as error:  # too large, or not allowed: a retry would fail too
-            self._tell(Failed(getattr(error, "errno", None) or -1, type(error).__name__, str(error)))
+            self._notify(Failed(getattr(error, "errno", None) or -1, type(error).__name__, str(error)))
 
-    def _tell(self, effect: object) -> None:
+    def _notify(self, effect: object) -> None:
         self._effects.append(effect)
         self._changed.notify_all()
 

@@ -186,19 +186,19 @@ class GroupMember(InGroup):
         """Return one partition for each resource."""
         return dict.fromkeys(topics, ONE_PARTITION)
 
-    def wanted(self, asked: frozenset[str]) -> Wanted | None:
+    def wanted(self, requested: frozenset[str]) -> Wanted | None:
         """Return the resources as topics with one partition. Their ids follow from their names."""
-        if self._wanted is None or not asked <= self._wanted.facts.keys():
-            facts = {name: TopicFact(name, resource_id(name), 1) for name in sorted(self._resources | asked)}
+        if self._wanted is None or not requested <= self._wanted.facts.keys():
+            facts = {name: TopicFact(name, resource_id(name), 1) for name in sorted(self._resources | requested)}
             self._wanted = Wanted(tuple(sorted(self._resources)), facts=facts)
         return self._wanted
 
-    def tell(self, change: Change[TopicPartition]) -> None:
+    def notify(self, change: Change[TopicPartition]) -> None:
         """Call the listener."""
         if (listener := self._listeners[change.call]) is not None:
             listener(_names(change.partitions))
 
-    def keep(self, owned: frozenset[TopicPartition]) -> None:
+    def keep_owned(self, owned: frozenset[TopicPartition]) -> None:
         """Ignore the partitions: `assignment` reads the participant."""
 
     def hear(self, effect: Effect) -> None:

@@ -28,7 +28,7 @@ from coordinator.member.effects import (
 )
 from coordinator.member.member import MemberState
 from coordinator.member.owned_partitions import OwnedPartitions
-from streaming.client.callbacks import Listening, told_all
+from streaming.client.callbacks import Listening, notify_all
 from streaming.client.driver import Driver, MemberDriver
 from streaming.client.plans import effective_protocol, make_plan, offer, read_assignment
 from streaming.client.strategies import LastAssignment, Strategy
@@ -160,7 +160,7 @@ class Participant:
         self._holding: OwnedPartitions[TopicPartition] = OwnedPartitions(effective_protocol(strategies))
         self._round = _Round()
         self._has_to_join = False  # it has been asked to join, and has not done it yet
-        self._told: dict[str, LastAssignment] = {}
+        self._last: dict[str, LastAssignment] = {}
         self.assigned_generation = -1
         """The generation of the current assignment; -1 without an assignment."""
         self._token = -1
@@ -220,11 +220,11 @@ class Participant:
             case MakePlan():
                 self._plan(effect)
             case Assigned(generation_id) if generation_id == self._driver.member.generation_id:
-                self._take(effect)
+                self._handle_assigned(effect)
             case PartitionsLost(why):
                 if self.owned:
                     log.warning("group %s: partitions lost, because %s", self._group_id, why)
-                with told_all(self._owner, self._holding.lose()):
+                with notify_all(self._owner, self._holding.lose()):
                     self.assigned_generation = -1
             case CoordinatorSilent(session_timeout_ms):
                 log.warning(
@@ -242,7 +242,7 @@ class Participant:
         """Release partitions as needed, and join even if the listener fails, because the round must not wait for it."""
         self._round = _Round(self._owner.subscribed(), self._driver.member.generation_id)
         self._has_to_join = True
-        with told_all(self._owner, self._holding.prepare(lambda p: self._owner.is_wanted(p.topic))):
+        with notify_all(self._owner, self._holding.prepare(lambda p: self._owner.is_wanted(p.topic))):
             self._join()
 
     def _join(self) -> None:
@@ -252,7 +252,7 @@ class Participant:
             self._round.topics,
             owned=self.owned,
             generation_id=self._round.generation_id,
-            told=self._told,
+            last=self._last,
             rack_id=self._rack_id,
         )
         self._has_to_join = False
@@ -273,16 +273,16 @@ class Participant:
                 raise
             log.warning("group %s: no assignments could be computed, and this is retried: %s", self._group_id, error)
 
-    def _take(self, assigned: Assigned) -> None:
+    def _handle_assigned(self, assigned: Assigned) -> None:
         strategy = self._strategies[assigned.protocol_name]
         partitions = read_assignment(strategy, assigned.assignment, assigned.generation_id)
         if not all(self._owner.is_wanted(p.topic) for p in partitions):
             self._driver.request_rejoin("the plan is for another subscription")
             return
-        self._told[assigned.protocol_name] = LastAssignment(partitions, assigned.generation_id)
+        self._last[assigned.protocol_name] = LastAssignment(partitions, assigned.generation_id)
         self.assigned_generation, self._token = assigned.generation_id, assigned.fencing_token
         is_last_round = self.owned.issubset(partitions)
-        with told_all(self._owner, self._holding.assign(partitions)):
+        with notify_all(self._owner, self._holding.assign(partitions)):
             if not is_last_round:
                 self._driver.request_rejoin("partitions given up are free for others")
 
@@ -293,7 +293,7 @@ class Participant:
         is_ours = self._driver.member.state is MemberState.STABLE
         self._has_to_join = False
         try:
-            with told_all(self._owner, self._holding.leave() if is_ours else self._holding.lose()):
+            with notify_all(self._owner, self._holding.leave() if is_ours else self._holding.lose()):
                 self.assigned_generation = -1
         finally:
             is_answered = self._driver.leave(reason, wait_s)

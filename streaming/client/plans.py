@@ -122,7 +122,7 @@ def offer(
     *,
     owned: Iterable[TopicPartition] = (),
     generation_id: int = -1,
-    told: Mapping[str, LastAssignment] | None = None,
+    last: Mapping[str, LastAssignment] | None = None,
     rack_id: str | None = None,
 ) -> tuple[Protocol, ...]:
     """Return this member's subscription, in the form that each of its assignors needs.
@@ -131,7 +131,7 @@ def offer(
         owned: The partitions that this member owns while it joins. Left out under the eager protocol, where it owns
             none.
         generation_id: The generation in which it owns them; -1 once it has lost its membership.
-        told: The last assignment of this member, by the name of the assignor that made it. It outlasts a loss of
+        last: The last assignment of this member, by the name of the assignor that made it. It outlasts a loss of
             membership. From it `sticky` knows the partitions of a member that has given up all of them.
         rack_id: This member's rack; "" is no rack, as in Kafka's configuration.
     """
@@ -143,8 +143,8 @@ def offer(
         generation_id=generation_id,
         rack_id=rack_id or None,
     )
-    told = told or {}
-    return tuple(Protocol(s.name, s.subscription(subscription, told.get(s.name, NO_ASSIGNMENT))) for s in strategies)
+    last = last or {}
+    return tuple(Protocol(s.name, s.subscription(subscription, last.get(s.name, NO_ASSIGNMENT))) for s in strategies)
 
 
 def make_plan(
@@ -182,4 +182,4 @@ def read_assignment(strategy: Strategy, assignment: bytes, generation_id: int) -
     Raises:
         KafkaError: the bytes are not an assignment.
     """
-    return strategy.take(assignment, generation_id) if assignment else []
+    return strategy.accept(assignment, generation_id) if assignment else []

@@ -41,7 +41,7 @@ kafka-python takes its seconds for milliseconds, and would look again without a 
 
 CLOSE_WAIT_S = 5.0
 
-Told = Callable[[BaseException], object]
+OnFailure = Callable[[BaseException], object]
 """Called with the error if the brokers do not accept a request."""
 
 
@@ -146,7 +146,7 @@ class RequestProducer:
         partitions: set[int] = self._producer.partitions_for(topic)
         return partitions
 
-    def send(self, topic: str, key: bytes, value: bytes, partition: int | None, told: Told) -> None:
+    def send(self, topic: str, key: bytes, value: bytes, partition: int | None, on_failure: OnFailure) -> None:
         """Append a record to a topic. Returns before the brokers have it.
 
         Raises:
@@ -155,7 +155,7 @@ class RequestProducer:
 
         def refused(error: BaseException) -> None:
             self._outage.refused(error)
-            told(error)
+            on_failure(error)
 
         self._outage.sent(monotonic_ms())
         sent = self._producer.send(topic, key=key, value=value, partition=partition)

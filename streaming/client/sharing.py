@@ -21,9 +21,9 @@ def borrow(config: ClientConfig) -> Transport:
         KafkaConfigurationError: The file has no key to sign with.
     """
     prefix, peers, signer_at = config.group["topic_prefix"], config.group["peers"], config.signer_at()
-    key = prefix, repr((sorted(config.way.items()), signer_at(prefix), peers))
+    key = prefix, repr((sorted(config.connection.items()), signer_at(prefix), peers))
     with _lock:
-        transport, borrowers = _shared.get(key) or (_open(config.way, prefix, signer_at, peers), 0)
+        transport, borrowers = _shared.get(key) or (_open(config.connection, prefix, signer_at, peers), 0)
         _shared[key] = transport, borrowers + 1
         return transport
 

@@ -51,7 +51,7 @@ class Strategy(ABC):
     supported_protocols: frozenset[RebalanceProtocol]
 
     @abstractmethod
-    def subscription(self, subscription: Subscription, told: LastAssignment) -> bytes:
+    def subscription(self, subscription: Subscription, last: LastAssignment) -> bytes:
         """Return this member's subscription, with the assignor's user data."""
 
     @abstractmethod
@@ -61,7 +61,7 @@ class Strategy(ABC):
         """Compute the assignments, and return the bytes of each member."""
 
     @abstractmethod
-    def take(self, assignment: bytes, generation_id: int) -> list[TopicPartition]:
+    def accept(self, assignment: bytes, generation_id: int) -> list[TopicPartition]:
         """Return the partitions of this member's assignment."""
 
 
@@ -73,8 +73,8 @@ class Ours(Strategy):
         self.name = assignor.name
         self.supported_protocols = frozenset(assignor.supported_protocols)
 
-    def subscription(self, subscription: Subscription, told: LastAssignment) -> bytes:
-        user_data = self._assignor.user_data(by_topic(told.partitions), told.generation_id)
+    def subscription(self, subscription: Subscription, last: LastAssignment) -> bytes:
+        user_data = self._assignor.user_data(by_topic(last.partitions), last.generation_id)
         return write_subscription(msgspec.structs.replace(subscription, user_data=user_data))
 
     def plan(
@@ -87,7 +87,7 @@ class Ours(Strategy):
         plan = self._assignor.assign(cluster, subscribers)
         return {member_id: write_assignment(share) for member_id, share in plan.items()}
 
-    def take(self, assignment: bytes, generation_id: int) -> list[TopicPartition]:
+    def accept(self, assignment: bytes, generation_id: int) -> list[TopicPartition]:
         partitions = assigned_partitions(assignment)
         if partitions is None:
             raise KafkaError("This member's assignment cannot be read")
@@ -102,7 +102,7 @@ class Theirs(Strategy):
         self.name = assignor.name
         self.supported_protocols = frozenset(map(RebalanceProtocol, assignor.supported_protocols()))
 
-    def subscription(self, subscription: Subscription, told: LastAssignment) -> bytes:
+    def subscription(self, subscription: Subscription, last: LastAssignment) -> bytes:
         return bytes(self._assignor.metadata(list(subscription.topics)).encode())
 
     def plan(
@@ -112,7 +112,7 @@ class Theirs(Strategy):
         plan = self._assignor.assign(_Cluster(_topics(subscribers), partitions_of), members)
         return {member_id: part.encode() for member_id, part in plan.items()}
 
-    def take(self, assignment: bytes, generation_id: int) -> list[TopicPartition]:
+    def accept(self, assignment: bytes, generation_id: int) -> list[TopicPartition]:
         try:
             part = ConsumerProtocolAssignment.decode(assignment)
         except Exception as error:

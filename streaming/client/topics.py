@@ -76,7 +76,7 @@ class Snapshot(Struct, frozen=True):
         return self.known is None or self.known.issuperset(names)
 
 
-class _Question(NamedTuple):
+class _TopicRequest(NamedTuple):
     """The topics that a member asks about, all of them if None, and how old the answer may become, in seconds."""
 
     names: frozenset[str] | None
@@ -94,7 +94,7 @@ class TopicWatch:
         self._kafka = {name: value for name, value in kafka.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
         self._max_age_s = {**KafkaAdminClient.DEFAULT_CONFIG, **kafka}["metadata_max_age_ms"] / 1000
         self._changed = threading.Condition()
-        self._asked: dict[object, _Question] = {}
+        self._requests: dict[object, _TopicRequest] = {}
         self._is_closing = False
         self._thread: threading.Thread | None = None
         self.snapshot = Snapshot()
@@ -107,7 +107,7 @@ class TopicWatch:
         """
         age_s = self._max_age_s if age_ms is None else min(age_ms / 1000, self._max_age_s)
         with self._changed:
-            self._asked[who] = _Question(None if names is None else frozenset(names), age_s)
+            self._requests[who] = _TopicRequest(None if names is None else frozenset(names), age_s)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="coordinator topics", daemon=True)
                 self._thread.start()
@@ -116,7 +116,7 @@ class TopicWatch:
     def forget(self, who: object) -> None:
         """Stop watching topics for `who`."""
         with self._changed:
-            self._asked.pop(who, None)
+            self._requests.pop(who, None)
 
     def wait(self, names: Collection[str], wait_s: float) -> Snapshot:
         """Wait until these topics have been looked up, and return the snapshot. A member must have asked about them.
@@ -151,7 +151,7 @@ class TopicWatch:
         while not self._is_closing:
             try:
                 admin = admin or started(self._open, ANSWER_WAIT_S)
-                self._look(admin, self._wanted())
+                self._update(admin, self._wanted())
             except (KafkaError, OSError) as error:
                 log.warning("the lookup of topics and partitions failed and is retried: %s", error)
                 self._wait(lambda: self._is_closing, AGAIN_S)
@@ -174,14 +174,14 @@ class TopicWatch:
 
     def _wanted(self) -> frozenset[str] | None:
         with self._changed:
-            asked = [question.names for question in self._asked.values()]
-        if None in asked:
+            requested = [question.names for question in self._requests.values()]
+        if None in requested:
             return None
-        return frozenset().union(*(names for names in asked if names is not None))
+        return frozenset().union(*(names for names in requested if names is not None))
 
     def _age_s(self) -> float:
         with self._changed:
-            return min((question.age_s for question in self._asked.values()), default=self._max_age_s)
+            return min((question.age_s for question in self._requests.values()), default=self._max_age_s)
 
     def _has_gap(self) -> bool:
         wanted = self._wanted()
@@ -194,7 +194,7 @@ class TopicWatch:
         """Return whether a member has asked about a topic by name that does not exist yet."""
         return not (self.snapshot.known or frozenset()).issubset(self.snapshot.topics)
 
-    def _look(self, admin: Any, wanted: frozenset[str] | None) -> None:
+    def _update(self, admin: Any, wanted: frozenset[str] | None) -> None:
         asked_ms = monotonic_ms()
         described = [] if wanted == frozenset() else admin.describe_topics(None if wanted is None else sorted(wanted))
         racks = _racks(admin) if described else {}

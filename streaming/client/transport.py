@@ -2,7 +2,7 @@
 
 A transport has a mailbox with a random name, which hashes to one partition of the reply topic. Its one thread reads
 that partition, drops records for other mailboxes by the key alone, delivers each response to its receiver, and makes
-each correspondent check its deadlines. The reader is at the partition's end before the first request is sent, so
+each listener check its deadlines. The reader is at the partition's end before the first request is sent, so
 that no response can be missed.
 
 A group may have moved to another coordinator on the same brokers. The first response with that redirection makes the
@@ -34,9 +34,9 @@ from coordinator.base.hashing import shard_of
 from coordinator.messages.heartbeats import AnyHeartbeat
 from coordinator.messages.requests import Request
 from coordinator.messages.responses import AnyAnswer
-from streaming.client.beats import TOKEN_BYTES, may_be_one_of_many, records_of
-from streaming.client.following import FollowedGroups, Lane
-from streaming.client.sending import CLOSE_WAIT_S, Outage, RequestProducer, Told
+from streaming.client.group_router import CoordinatorRoute, GroupRouter
+from streaming.client.heartbeats import TOKEN_BYTES, may_be_one_of_many, records_of
+from streaming.client.sending import CLOSE_WAIT_S, OnFailure, Outage, RequestProducer
 from streaming.client.topics import TopicWatch
 from streaming.config.timeouts import (
     ANSWER_WAIT_S,
@@ -47,7 +47,7 @@ from streaming.config.timeouts import (
 )
 from streaming.errors import BrokerUnreachable, NoAnswer, NoCoordinator, UserError
 from streaming.kafka.any_broker import may_pass
-from streaming.kafka.brokers import LOOK_WAIT_S, look, unreachable_at
+from streaming.kafka.brokers import LOOK_WAIT_S, check_brokers, unreachable_at
 from streaming.kafka.starting import started
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.wire.inbox import Inbox, read_answer
@@ -71,7 +71,7 @@ PATIENCE_MS = 45_000
 """The time without an accepted request after which an error is logged, for a sender that does not name one: a session
 by default."""
 
-LANES_MAX = 32
+ROUTES_MAX = 32
 """The other coordinators of one client: as many as the peers of a coordinator. The responses for groups at further
 ones have the error of the redirection."""
 
@@ -80,11 +80,11 @@ NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR.number
 TROUBLE_WAIT_S = 1.0
 
 
-class Correspondent(Protocol):
+class ResponseListener(Protocol):
     """A sender of requests that gets the responses on the transport's thread."""
 
     def receive(self, answer: AnyAnswer) -> None:
-        """Handle a response to one of its own requests, or a notice, which may be for another correspondent."""
+        """Handle a response to one of its own requests, or a notice, which may be for another listener."""
 
     def advance(self) -> None:
         """Handle the deadlines that have passed. Called every `TURN_MS` or more often."""
@@ -111,14 +111,14 @@ class Transport:
         signer_at: Callable[[str], Signer] = lambda _: Signer(None),
         peers: Sequence[str] = (),
     ) -> None:
-        self._home = Lane(topic_prefix, secrets.token_hex(TOKEN_BYTES), signer_at(topic_prefix))
+        self._home = CoordinatorRoute(topic_prefix, secrets.token_hex(TOKEN_BYTES), signer_at(topic_prefix))
         self._signer_at = signer_at
-        self._lanes = {topic_prefix: self._home}
-        self.moves = FollowedGroups(topic_prefix, peers)
+        self._routes = {topic_prefix: self._home}
+        self.moves = GroupRouter(topic_prefix, peers)
         self._kafka, self._servers = kafka, kafka["bootstrap_servers"]
         self._answers = Inbox()
-        self._beats: list[AnyHeartbeat] = []
-        self._correspondents: dict[str, Correspondent] = {}
+        self._heartbeats: list[AnyHeartbeat] = []
+        self._listeners: dict[str, ResponseListener] = {}
         self._patience_ms: dict[str, int] = {}
         self._outage = Outage(self._servers)
         self.topics = TopicWatch(kafka)
@@ -186,21 +186,21 @@ class Transport:
     def _stand_at_the_end(self, reader: Any) -> None:
         self._read_replies(reader, self._home)
 
-    def _read_replies(self, reader: Any, lane: Lane) -> None:
+    def _read_replies(self, reader: Any, route: CoordinatorRoute) -> None:
         """Add a coordinator's replies to what is read, from the end of the topic on."""
-        for topic in (lane.requests, lane.replies):
+        for topic in (route.requests, route.replies):
             if not (partitions := reader.partitions_for_topic(topic)):
                 raise NoCoordinator.without(topic, self._servers)
-        mine, end = self._end_of_replies(reader, lane, len(partitions))
+        mine, end = self._end_of_replies(reader, route, len(partitions))
         reader.assign([*reader.assignment(), mine])
         reader.seek(mine, end)
 
-    def _end_of_replies(self, reader: Any, lane: Lane, partitions: int) -> tuple[TopicPartition, int]:
+    def _end_of_replies(self, reader: Any, route: CoordinatorRoute, partitions: int) -> tuple[TopicPartition, int]:
         """Return the partition of a mailbox and its end. If its leader does not answer, the mailbox moves to the next
         partition."""
         until_s = time.monotonic() + LEADERS_WAIT_S
         while True:  # a new topic gets its leaders a moment later
-            mine = TopicPartition(lane.replies, shard_of(lane.inbox, partitions))
+            mine = TopicPartition(route.replies, shard_of(route.inbox, partitions))
             try:
                 return mine, reader.end_offsets([mine], timeout_ms=1_000 * ATTEMPT_WAIT_S)[mine]
             except KafkaError as error:
@@ -209,30 +209,30 @@ class Transport:
                     raise unreachable_at(self._kafka, why, [mine.topic]) from error
                 for client in self._clients:  # end_offsets never asks who leads now
                     client.cluster.request_update()
-                lane.rename(_inbox_in((mine.partition + 1) % partitions, partitions))
+                route.rename(_inbox_in((mine.partition + 1) % partitions, partitions))
                 self._closing.wait(RETRY_WAIT_S)
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
-    def register(self, correspondent: Correspondent, patience_ms: int = PATIENCE_MS) -> str:
+    def register(self, listener: ResponseListener, patience_ms: int = PATIENCE_MS) -> str:
         """Register a receiver of responses and deadlines. Return the prefix with which its request ids must begin.
 
         Args:
             patience_ms: The time after which an error is logged if the brokers accept no request.
         """
         name = secrets.token_hex(TOKEN_BYTES)
-        self._answers.open_mailbox(name, partial(_guarded, correspondent.receive))
-        self._correspondents[name], self._patience_ms[name] = correspondent, patience_ms
+        self._answers.open_mailbox(name, partial(_log_exceptions, listener.receive))
+        self._listeners[name], self._patience_ms[name] = listener, patience_ms
         return f"{name}."
 
     def unregister(self, prefix: str) -> None:
         """Unregister the owner of this prefix."""
         name = prefix.removesuffix(".")
-        self._correspondents.pop(name, None)
+        self._listeners.pop(name, None)
         self._patience_ms.pop(name, None)
         self._answers.close_mailbox(name)
 
-    def send(self, request: Request, on_error: Told | None = None) -> None:
+    def send(self, request: Request, on_error: OnFailure | None = None) -> None:
         """Append a request to the request topic. Returns before the broker has it.
 
         Heartbeats that fall due at the same time are sent in one record for each shard; of the consumer protocol, only
@@ -249,29 +249,29 @@ class Transport:
             and may_be_one_of_many(request)
             and not self.moves.is_sent_singly(request.group_id)
         ):
-            self._beats.append(request)
+            self._heartbeats.append(request)
             return
-        self._append_to(self._lane_of(request.group_id), request, on_error=on_error)
+        self._append_to(self._route_of(request.group_id), request, on_error=on_error)
 
-    def _lane_of(self, group_id: str) -> Lane:
+    def _route_of(self, group_id: str) -> CoordinatorRoute:
         """Return the way to a group's coordinator. Until that is open, requests go home and are redirected again."""
         prefix = self.moves.coordinator_of(group_id)
-        if prefix not in self._lanes:
+        if prefix not in self._routes:
             self.moves.named[prefix] = None
-        return self._lanes.get(prefix, self._home)
+        return self._routes.get(prefix, self._home)
 
     def _append_to(
         self,
-        lane: Lane,
+        route: CoordinatorRoute,
         request: Request,
         partition: int | None = None,
-        on_error: Told | None = None,
+        on_error: OnFailure | None = None,
     ) -> None:
-        told = on_error or (lambda error: log.warning("a %s request was not sent: %s", _kind(request), error))
-        self.moves.asked(request)
-        addressed = request if lane is self._home else structs.replace(request, reply_to=lane.inbox)
-        value, key = lane.signer.value_of(addressed, unix_ms()), request.group_id.encode()
-        self._producer.send(lane.requests, key, value, partition, told)
+        on_failure = on_error or (lambda error: log.warning("a %s request was not sent: %s", _kind(request), error))
+        self.moves.record_request(request)
+        addressed = request if route is self._home else structs.replace(request, reply_to=route.inbox)
+        value, key = route.signer.value_of(addressed, unix_ms()), request.group_id.encode()
+        self._producer.send(route.requests, key, value, partition, on_failure)
 
     def ask(self, request: Request, timeout_s: float = 10.0, *, follows: bool = True) -> AnyAnswer:
         """Send one request and wait for its response. `request_id` and `reply_to` are set here.
@@ -285,8 +285,8 @@ class Transport:
         """
         deadline_s, wait_s, left_s = time.monotonic() + timeout_s, FOLLOW_WAIT_S, timeout_s
         while True:
-            lane = self._lane_of(request.group_id) if follows else self._home
-            answer = self._ask(lane, request, [None], left_s)[0]
+            route = self._route_of(request.group_id) if follows else self._home
+            answer = self._ask(route, request, [None], left_s)[0]
             left_s = deadline_s - time.monotonic() - wait_s
             is_final = not follows or answer.code != NOT_COORDINATOR or not self.moves.has_moved(request.group_id)
             if is_final or left_s <= 0:
@@ -312,32 +312,34 @@ class Transport:
         every = sorted(self._producer.partitions_for(self._home.requests))
         return self._ask(self._home, request, every if shards is None else shards, timeout_s)
 
-    def _ask(self, lane: Lane, request: Request, partitions: Sequence[int | None], timeout_s: float) -> list[AnyAnswer]:
+    def _ask(
+        self, route: CoordinatorRoute, request: Request, partitions: Sequence[int | None], timeout_s: float
+    ) -> list[AnyAnswer]:
         deadline_s = time.monotonic() + timeout_s
         awaited: dict[str, Future[AnyAnswer]] = {secrets.token_hex(TOKEN_BYTES): Future() for _ in partitions}
         try:
             for partition, (request_id, answer) in zip(partitions, awaited.items(), strict=True):
                 self._answers.expect(self.inbox, request_id, partial(_settle, answer))
-                asked = structs.replace(request, request_id=request_id, reply_to=self.inbox)
-                self._append_to(lane, asked, partition, partial(_give_up, answer))
+                requested = structs.replace(request, request_id=request_id, reply_to=self.inbox)
+                self._append_to(route, requested, partition, partial(_give_up, answer))
             return [answer.result(max(0.0, deadline_s - time.monotonic())) for answer in awaited.values()]
         except FutureTimeout:
-            raise self._no_answer(lane, request.group_id, timeout_s) from None
+            raise self._no_answer(route, request.group_id, timeout_s) from None
         except KafkaError as error:
-            raise self._not_accepted(lane, error) from error
+            raise self._not_accepted(route, error) from error
         finally:
             self._answers.forget(self.inbox, awaited)
 
-    def _no_answer(self, lane: Lane, group_id: str, timeout_s: float) -> NoAnswer:
+    def _no_answer(self, route: CoordinatorRoute, group_id: str, timeout_s: float) -> NoAnswer:
         """Return the error of a request without a response, after a look at the brokers, which may be the cause."""
         about = f" about the group {group_id!r}" if group_id else ""
-        fault = look(self._kafka, [lane.requests, lane.replies]).sentence
-        advice = fault or f"Check that the coordinator that reads {lane.requests} is running."
-        return NoAnswer(f"No response{about} came on {lane.replies} within {timeout_s:g} s. {advice}")
+        fault = check_brokers(self._kafka, [route.requests, route.replies]).sentence
+        advice = fault or f"Check that the coordinator that reads {route.requests} is running."
+        return NoAnswer(f"No response{about} came on {route.replies} within {timeout_s:g} s. {advice}")
 
-    def _not_accepted(self, lane: Lane, error: KafkaError) -> BrokerUnreachable:
+    def _not_accepted(self, route: CoordinatorRoute, error: KafkaError) -> BrokerUnreachable:
         """Return the error of a request that the brokers did not accept, after a look at them if that may pass."""
-        fault = look(self._kafka, [lane.requests]).sentence if may_pass(error) else ""
+        fault = check_brokers(self._kafka, [route.requests]).sentence if may_pass(error) else ""
         refused = f"The brokers at {self._servers} did not accept the request ({error}). See their logs."
         return BrokerUnreachable(fault or refused)
 
@@ -374,51 +376,51 @@ class Transport:
                 log.warning("reading %s failed and is retried", self._home.replies, exc_info=True)
                 batches = {}
                 self._closing.wait(TROUBLE_WAIT_S)
-            lanes = {lane.replies: lane for lane in self._lanes.values()}
+            routes = {route.replies: route for route in self._routes.values()}
             for record in itertools.chain.from_iterable(batches.values()):
-                if (lane := lanes.get(record.topic)) is not None and record.key == lane.key:
-                    self._deliver(lane, record.value)
-            _guarded(self._follow)
-            for correspondent in list(self._correspondents.values()):
-                _guarded(correspondent.advance)
-            _guarded(self._send_beats)
+                if (route := routes.get(record.topic)) is not None and record.key == route.key:
+                    self._deliver(route, record.value)
+            _log_exceptions(self._follow)
+            for listener in list(self._listeners.values()):
+                _log_exceptions(listener.advance)
+            _log_exceptions(self._send_heartbeats)
             self._outage.log_changes(min(list(self._patience_ms.values()), default=PATIENCE_MS), monotonic_ms())
         self._reader.close()
 
-    def _send_beats(self) -> None:
+    def _send_heartbeats(self) -> None:
         """Send the heartbeats of this turn in one record for each shard, or in several if there are very many."""
-        beats, self._beats = self._beats, []
-        shards = lambda lane: len(self._producer.partitions_for(lane.requests))  # noqa: E731
+        heartbeats, self._heartbeats = self._heartbeats, []
+        shards = lambda route: len(self._producer.partitions_for(route.requests))  # noqa: E731
         try:
-            for lane, shard, record in records_of(beats, self._lane_of, shards, self.inbox):
-                self._append_to(lane, record, shard)
+            for route, shard, record in records_of(heartbeats, self._route_of, shards, self.inbox):
+                self._append_to(route, record, shard)
         except KafkaError as error:  # their members send the next ones soon
             log.warning("heartbeats were not sent: %s", error)
 
-    def _deliver(self, lane: Lane, value: bytes) -> None:
-        if (answer := read_answer(value)) is not None and self.moves.answered(lane.prefix, answer):
+    def _deliver(self, route: CoordinatorRoute, value: bytes) -> None:
+        if (answer := read_answer(value)) is not None and self.moves.answered(route.prefix, answer):
             self._answers.deliver(self.inbox, answer)
 
     def _follow(self) -> None:
         """Open the coordinators that redirections have named, and send the refused SyncGroups again."""
         while self.moves.named:
             prefix, _ = self.moves.named.popitem()
-            if prefix not in self._lanes:
-                self._open_lane(prefix)
+            if prefix not in self._routes:
+                self._open_route(prefix)
         for sync in self.moves.due():
             self.send(sync)
 
-    def _open_lane(self, prefix: str) -> None:
+    def _open_route(self, prefix: str) -> None:
         """Begin to read the replies of a coordinator to which a group has moved."""
-        lane = Lane(prefix, secrets.token_hex(TOKEN_BYTES), self._signer_at(prefix))
+        route = CoordinatorRoute(prefix, secrets.token_hex(TOKEN_BYTES), self._signer_at(prefix))
         try:
-            if len(self._lanes) > LANES_MAX:
-                raise NoCoordinator(f"A client serves groups of {LANES_MAX} other coordinators at most.")
-            self._read_replies(self._reader, lane)
+            if len(self._routes) > ROUTES_MAX:
+                raise NoCoordinator(f"A client serves groups of {ROUTES_MAX} other coordinators at most.")
+            self._read_replies(self._reader, route)
         except (KafkaError, UserError) as error:
             log.warning("the coordinator %r, to which a group has moved, cannot be used: %s", prefix, error)
         else:
-            self._lanes[prefix] = lane
+            self._routes[prefix] = route
 
 
 def _inbox_in(partition: int, partitions: int) -> str:
@@ -440,8 +442,8 @@ def _address_towards(server: str) -> str:
         return ""
 
 
-def _guarded(call: Callable[..., None], *arguments: object) -> None:
-    """Call a function and log its exception, so that one correspondent's bug does not stop the others."""
+def _log_exceptions(call: Callable[..., None], *arguments: object) -> None:
+    """Call a function and log its exception, so that one listener's bug does not stop the others."""
     try:
         call(*arguments)
     except Exception:

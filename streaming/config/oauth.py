@@ -53,13 +53,13 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
     """One client's tokens. Any number of threads may use them.
 
     Args:
-        way: The client's `sasl_oauth_*` settings under the names in `spellings`, with unmasked secrets.
+        settings: The client's `sasl_oauth_*` settings under the names in `spellings`, with unmasked secrets.
     """
 
-    def __init__(self, way: Mapping[str, Any]) -> None:
-        self._url, self._client_id = way["sasl_oauth_token_url"], way["sasl_oauth_client_id"]
-        self._request = _request(way)
-        self._opener = _opener(way)
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._url, self._client_id = settings["sasl_oauth_token_url"], settings["sasl_oauth_client_id"]
+        self._request = _request(settings)
+        self._opener = _opener(settings)
         self._lock = threading.Lock()
         self._token = ""
         self._ends_s = self._worn_s = float("-inf")
@@ -82,7 +82,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
     def _renew(self) -> None:
         asked_s = time.monotonic()
         try:
-            token = self._asked()
+            token = self._requested()
             life_s = self._life_of(token)
         except UserError as error:
             if asked_s >= self._ends_s:
@@ -92,7 +92,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
             return
         self._token, self._ends_s, self._worn_s = token, asked_s + life_s, asked_s + WORN_AFTER * life_s
 
-    def _asked(self) -> str:
+    def _requested(self) -> str:
         try:
             with self._opener.open(self._request, timeout=TOKEN_WAIT_S) as answer:
                 said = answer.read(ANSWER_BYTES_MAX)
@@ -142,17 +142,17 @@ class _NoRedirects(HTTPRedirectHandler):
         return None
 
 
-def _opener(way: Mapping[str, Any]) -> OpenerDirector:
-    return build_opener(_NoRedirects, HTTPSHandler(context=client_context(way.get("sasl_oauth_cafile"))))
+def _opener(settings: Mapping[str, Any]) -> OpenerDirector:
+    return build_opener(_NoRedirects, HTTPSHandler(context=client_context(settings.get("sasl_oauth_cafile"))))
 
 
-def _request(way: Mapping[str, Any]) -> Request:
+def _request(settings: Mapping[str, Any]) -> Request:
     form = {"grant_type": "client_credentials"}
-    if "sasl_oauth_scope" in way:
-        form["scope"] = way["sasl_oauth_scope"]
-    known_by = f"{way['sasl_oauth_client_id']}:{way['sasl_oauth_client_secret']}".encode()
+    if "sasl_oauth_scope" in settings:
+        form["scope"] = settings["sasl_oauth_scope"]
+    known_by = f"{settings['sasl_oauth_client_id']}:{settings['sasl_oauth_client_secret']}".encode()
     headers = {"Accept": "application/json", "Authorization": f"Basic {base64.b64encode(known_by).decode()}"}
-    return Request(way["sasl_oauth_token_url"], urlencode(form).encode(), headers)  # noqa: S310  (https, or loopback)
+    return Request(settings["sasl_oauth_token_url"], urlencode(form).encode(), headers)  # noqa: S310  (https, or loopback)
 
 
 def _name_of(error: HTTPError) -> str:

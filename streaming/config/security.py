@@ -184,29 +184,29 @@ class BrokerAccess(BaseSettings):
     def kafka_client_arguments(self) -> dict[str, Any]:
         """Return the broker access as arguments of kafka-python's clients. They contain the password, so never display
         them."""
-        return spellings.kafka_python(self._way())
+        return spellings.kafka_python(self._connection_settings())
 
     def librdkafka_arguments(self) -> dict[str, str]:
         """Return the broker access as arguments of confluent-kafka's clients. They contain the password, so never
         display them."""
-        return spellings.librdkafka(self._way())
+        return spellings.librdkafka(self._connection_settings())
 
     def java_client_properties(self) -> dict[str, str]:
         """Return the broker access as properties of Kafka's Java clients. They contain the password, so never display
         them."""
-        return spellings.java(self._way())
+        return spellings.java(self._connection_settings())
 
     @property
     def _has_tls(self) -> bool:
         return self.security_protocol.endswith("SSL")
 
-    def _way(self) -> dict[str, Any]:
+    def _connection_settings(self) -> dict[str, Any]:
         """Return all settings of the broker access. If it uses tokens, first check that the endpoint gives one."""
-        way = self._settings()
+        settings = self._settings()
         if self._tokens:
             self._tokens.token()
-            way["tokens"] = self._tokens
-        return way
+            settings["tokens"] = self._tokens
+        return settings
 
     def _settings(self) -> dict[str, Any]:
         settings = {name: getattr(self, name) for name in BrokerAccess.model_fields}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from streaming.config.settings import Settings
 from streaming.kafka.any_broker import AnyBroker, metadata_request
-from streaming.kafka.brokers import Brokers, look
+from streaming.kafka.brokers import Brokers, check_brokers
 from streaming.kafka.topics import Topic, directory_layout, layout, lease_layout, observed_layout
 
 CLIENT_ID = "coordinator-doctor"
@@ -93,7 +93,7 @@ class Case:
     @cached_property
     def brokers(self) -> Brokers:
         """The state of the brokers."""
-        return look(self.kafka, [each.topic.name for each in self.wanted if each.is_needed])
+        return check_brokers(self.kafka, [each.topic.name for each in self.wanted if each.is_needed])
 
     @cached_property
     def described(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The state of the brokers in one sentence: who answers, and why topics cannot be written.
 
-`look` asks each broker, within some seconds. A process that has failed at the brokers says then what is wrong, and not
-what it guesses: "no broker answers" only if none does. The first row that applies:
+`check_brokers` asks each broker, within some seconds. A process that has failed at the brokers says then what is wrong,
+and not what it guesses: "no broker answers" only if none does. The first row that applies:
 
 | the brokers | the sentence |
 | --- | --- |
@@ -113,7 +113,7 @@ class Brokers:
         return f"{who} not answer; {listed(answering)} {'does' if len(answering) == 1 else 'do'}"
 
 
-def look(kafka: "Kafka", topics: Collection[str] = (), wait_s: float = LOOK_WAIT_S) -> Brokers:
+def check_brokers(kafka: "Kafka", topics: Collection[str] = (), wait_s: float = LOOK_WAIT_S) -> Brokers:
     """Return which brokers answer, and what they know of some topics. This takes `3 * wait_s` at most.
 
     Args:
@@ -129,12 +129,12 @@ def look(kafka: "Kafka", topics: Collection[str] = (), wait_s: float = LOOK_WAIT
     named = servers if isinstance(servers, str) else ",".join(map(str, servers))
     try:
         with AnyBroker(kafka, wait_s) as asker:
-            return _look(asker, named, topics)
+            return _check_brokers(asker, named, topics)
     except KafkaError as error:
         return Brokers(named, error=_text(error))
 
 
-def _look(asker: "AnyBroker", servers: str, topics: Collection[str]) -> Brokers:
+def _check_brokers(asker: "AnyBroker", servers: str, topics: Collection[str]) -> Brokers:
     from kafka.errors import NodeNotReadyError
 
     from streaming.kafka.any_broker import UNKNOWN_TOPIC, metadata_request
@@ -193,7 +193,7 @@ def unreachable_at(
     kafka: "Kafka", why: object, topics: Collection[str] = (), wait_s: float = LOOK_WAIT_S
 ) -> BrokerUnreachable:
     """Return the same as `unreachable`, for the arguments of kafka-python's clients."""
-    state, reason = look(kafka, topics, wait_s), _text(why) if isinstance(why, Exception) else str(why)
+    state, reason = check_brokers(kafka, topics, wait_s), _text(why) if isinstance(why, Exception) else str(why)
     if not state.answering:
         return BrokerUnreachable.at(state.servers, reason)
     now = f"The brokers at {state.servers} did not answer a request ({reason}), and answer now: try again."

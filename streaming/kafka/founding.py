@@ -63,13 +63,13 @@ def _founder_in(key: bytes) -> str | None:
 def _write(settings: Settings) -> None:
     errors: list[KafkaError] = []
 
-    def told(error: KafkaError | None, _: Message) -> None:
+    def delivered(error: KafkaError | None, _: Message) -> None:
         if error is not None:
             errors.append(error)
 
     writer = producer(settings, CLIENT_ID, {"acks": "all", "message.timeout.ms": int(ANSWER_WAIT_S * 1_000)})
     key, value = json.encode((FOUNDER, settings.topic_prefix)), json.encode({"prefix": settings.topic_prefix})
-    writer.produce(settings.directory_topic, key=key, value=value, on_delivery=told)
+    writer.produce(settings.directory_topic, key=key, value=value, on_delivery=delivered)
     writer.flush()
     if errors:
         raise unreachable(settings, errors[0].str(), [settings.directory_topic])

@@ -66,13 +66,13 @@ class Lookup:
         try:
             while len(found) < len(offsets) and (left_s := until_s - time.monotonic()) > 0:
                 for message in poll_all(self._consumer, left_s, MESSAGES_AT_ONCE):
-                    self._take(message, found)
+                    self._handle(message, found)
         finally:
             self._consumer.resume([TopicPartition(self._topic, partition) for partition in found])  # it outlives assign
             self._consumer.unassign()
         return found
 
-    def _take(self, message: Message, found: dict[int, Found | None]) -> None:
+    def _handle(self, message: Message, found: dict[int, Found | None]) -> None:
         partition, error = message.partition(), message.error()
         if partition is None or partition in found:
             return

@@ -31,7 +31,7 @@ LATEST, EARLIEST = -1, -2
 NO_SUCH = -1
 """The offset if no record is as late as the time that was asked for."""
 
-Place = tuple[str, int]
+TopicAndPartition = tuple[str, int]
 """A topic and one of its partitions."""
 
 
@@ -55,9 +55,9 @@ class Offsets(NamedTuple):
         answering: The brokers that did answer.
     """
 
-    known: Mapping[Place, int]
-    unknown: Mapping[Place, Why]
-    leaders: Mapping[Place, int]
+    known: Mapping[TopicAndPartition, int]
+    unknown: Mapping[TopicAndPartition, Why]
+    leaders: Mapping[TopicAndPartition, int]
     silent: frozenset[int]
     answering: frozenset[int]
 
@@ -98,7 +98,7 @@ class OffsetAsker:
         described = self.metadata(topic).topics[topic]
         return self.ask([(topic, partition) for partition in described.partitions], wait_s=wait_s)
 
-    def ask(self, places: Iterable[Place], at_ms: int = LATEST, wait_s: float = ANSWER_WAIT_S) -> Offsets:
+    def ask(self, places: Iterable[TopicAndPartition], at_ms: int = LATEST, wait_s: float = ANSWER_WAIT_S) -> Offsets:
         """Return the offset of each partition at a time.
 
         Args:
@@ -113,10 +113,10 @@ class OffsetAsker:
         if not wanted:
             return Offsets({}, {}, {}, frozenset(), frozenset())
         leaders, unknown = _leaders(self.metadata(names.pop() if len(names) == 1 else None), wanted)
-        by_leader: dict[int, list[Place]] = {}
+        by_leader: dict[int, list[TopicAndPartition]] = {}
         for place, leader in leaders.items():
             by_leader.setdefault(leader, []).append(place)
-        known: dict[Place, int] = {}
+        known: dict[TopicAndPartition, int] = {}
         silent, until_s = set[int](), time.monotonic() + wait_s
         for leader in sorted(by_leader, key=lambda broker: (broker in self._silent, broker)):
             of_leader = by_leader[leader]
@@ -130,7 +130,12 @@ class OffsetAsker:
         return Offsets(known, unknown, leaders, self._silent, frozenset(by_leader) - self._silent)
 
     def _ask_leader(
-        self, places: list[Place], at_ms: int, wait_s: float, known: dict[Place, int], unknown: dict[Place, Why]
+        self,
+        places: list[TopicAndPartition],
+        at_ms: int,
+        wait_s: float,
+        known: dict[TopicAndPartition, int],
+        unknown: dict[TopicAndPartition, Why],
     ) -> bool:
         """Add what the leader of some partitions returns. Return False if it returns nothing."""
         asked = [TopicPartition(topic, partition, at_ms) for topic, partition in places]
@@ -146,7 +151,7 @@ class OffsetAsker:
                 unknown[place] = _REASONS.get(each.error.code(), Why.NO_LEADER)
         return True
 
-    def await_all(self, places: Iterable[Place], at_ms: int = LATEST) -> dict[Place, int]:
+    def await_all(self, places: Iterable[TopicAndPartition], at_ms: int = LATEST) -> dict[TopicAndPartition, int]:
         """Return the offset of each partition at a time, as soon as all leaders have answered. Leaders that move,
         or are not known yet, are asked again.
 
@@ -174,10 +179,12 @@ class OffsetAsker:
         self._consumer.close()
 
 
-def _leaders(metadata: Any, wanted: Collection[Place]) -> tuple[dict[Place, int], dict[Place, Why]]:
+def _leaders(
+    metadata: Any, wanted: Collection[TopicAndPartition]
+) -> tuple[dict[TopicAndPartition, int], dict[TopicAndPartition, Why]]:
     """Return the leader of each partition, and for those without one the reason."""
-    leaders: dict[Place, int] = {}
-    unknown: dict[Place, Why] = {}
+    leaders: dict[TopicAndPartition, int] = {}
+    unknown: dict[TopicAndPartition, Why] = {}
     for topic, partition in wanted:
         described = metadata.topics.get(topic)
         if described is None or partition not in described.partitions:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from streaming.kafka.brokers import listed
-from streaming.kafka.offsets import Offsets, Place, Why
+from streaming.kafka.offsets import Offsets, TopicAndPartition, Why
 
 SILENT_S = 20.0
 """The time without a response after which brokers, or the leader of a partition, count as unavailable."""
@@ -31,7 +31,7 @@ class Reach:
     ) -> None:
         self._tolerated, self._now_s, self._answered_s = tolerated, now_s, answered_s
         self._partitions = 0
-        self._out: Mapping[Place, tuple[float, str]] = {}
+        self._out: Mapping[TopicAndPartition, tuple[float, str]] = {}
 
     def answered(self, found: Offsets) -> None:
         """Note what the brokers have returned."""
@@ -56,18 +56,18 @@ class Reach:
         out = {place: reason for place, (since_s, reason) in self._out.items() if now_s - since_s > SILENT_S}
         if not out or len(out) < self._tolerated * self._partitions:
             return []
-        by_reason: dict[str, list[Place]] = {}
+        by_reason: dict[str, list[TopicAndPartition]] = {}
         for place, reason in sorted(out.items()):
             by_reason.setdefault(reason, []).append(place)
         return [f"{_named(places)} cannot be reached: {reason}" for reason, places in by_reason.items()]
 
 
-def _named(places: list[Place]) -> str:
+def _named(places: list[TopicAndPartition]) -> str:
     numbers = ", ".join(str(partition) for _, partition in places)
     return f"partition{'s' if len(places) > 1 else ''} {numbers} of {places[0][0]}"
 
 
-def _reason(found: Offsets, place: Place) -> str:
+def _reason(found: Offsets, place: TopicAndPartition) -> str:
     why = found.unknown[place]
     if why is not Why.SILENT:
         return str(why.value)

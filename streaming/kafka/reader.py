@@ -24,7 +24,7 @@ from streaming.config.timeouts import ATTEMPT_WAIT_S, LEADERS_WAIT_S, RETRY_WAIT
 from streaming.errors import BrokerUnreachable, NoCoordinator, UserError
 from streaming.kafka.brokers import unreachable
 from streaming.kafka.clients import TIMED_OUT, Options, consumer, learn_leaders, metadata, poll_all
-from streaming.kafka.offsets import Place
+from streaming.kafka.offsets import TopicAndPartition
 
 RECORDS_AT_ONCE = 2_000
 POLL_S = 0.2
@@ -159,7 +159,7 @@ class TopicReader:
         options: Options | None = None,
     ) -> None:
         self._settings, self._silence_s, self._on_error = settings, silence_s, on_error or self._refuse
-        self._assigned: frozenset[Place] = frozenset()
+        self._assigned: frozenset[TopicAndPartition] = frozenset()
         self._ahead: list[Record] = []  # read already, after the end of the backlog
         wanted = {**_OPTIONS, "auto.offset.reset": when_expired, **(options or {})}
         self._consumer = consumer(settings, client_id, wanted)
@@ -188,7 +188,7 @@ class TopicReader:
 
     # -- start positions -----------------------------------------------------------------------------------------------
 
-    def seek(self, positions: Mapping[Place, int]) -> None:
+    def seek(self, positions: Mapping[TopicAndPartition, int]) -> None:
         """Set the offsets to start from in these partitions. Call it before any record of them is read."""
         self._positions |= positions
 
@@ -196,7 +196,7 @@ class TopicReader:
         """Set the start to the topics' ends when the reader was made."""
         self.seek(self.ends)
 
-    def offsets_at(self, at_ms: int) -> dict[Place, int]:
+    def offsets_at(self, at_ms: int) -> dict[TopicAndPartition, int]:
         """Return the offset of the first record of each partition that was appended at a time or later.
 
         A partition without such a record is omitted.
@@ -215,7 +215,7 @@ class TopicReader:
 
     def backlog(
         self,
-        places: Collection[Place] | None = None,
+        places: Collection[TopicAndPartition] | None = None,
         progress: Progress | None = None,
         *,
         within_s: float = math.inf,
@@ -233,7 +233,7 @@ class TopicReader:
         progress.begin(sum(max(0, self.ends[place] - self._positions[place]) for place in wanted))
         heard_s = time.monotonic()
         until_s = heard_s + within_s
-        while behind := self._behind(wanted):
+        while behind := self._unread(wanted):
             if time.monotonic() > until_s:
                 raise TopicUnread(f"{behind[0][0]} could not be read to its end within {within_s:.0f} s.")
             if records := self.poll_backlog(POLL_S, wanted):
@@ -243,7 +243,7 @@ class TopicReader:
             elif time.monotonic() - heard_s > self._silence_s:
                 raise unreachable(self._settings, "{}-{} cannot be read on".format(*behind[0]), [behind[0][0]])
 
-    def poll_backlog(self, wait_s: float, places: Collection[Place] | None = None) -> list[Record]:
+    def poll_backlog(self, wait_s: float, places: Collection[TopicAndPartition] | None = None) -> list[Record]:
         """Return the next records of the backlog as soon as any have come, or none after a time.
 
         Raises:
@@ -262,7 +262,7 @@ class TopicReader:
         Raises:
             BrokerUnreachable: the brokers do not allow the reader to continue.
         """
-        return self._take_ahead() or self._at_once(wait_s)
+        return self._read_ahead() or self._at_once(wait_s)
 
     def gather(self, wait_s: float, records_max: int = RECORDS_AT_ONCE) -> list[Record]:
         """Return the records that come within a time, or `records_max` records before it has passed.
@@ -270,12 +270,12 @@ class TopicReader:
         Raises:
             BrokerUnreachable: the brokers do not allow the reader to continue.
         """
-        return self._take_ahead() or self._records(self._consumer.consume(records_max, wait_s))
+        return self._read_ahead() or self._records(self._consumer.consume(records_max, wait_s))
 
     @property
     def is_caught_up(self) -> bool:
         """Whether all records are read up to the topics' ends when the reader was made."""
-        return not self._behind(self.ends)
+        return not self._unread(self.ends)
 
     def is_at_the_ends(self) -> bool:
         """Return whether all current records of the topics are read.
@@ -287,7 +287,7 @@ class TopicReader:
 
     # -- Kafka ---------------------------------------------------------------------------------------------------------
 
-    def _find(self, topics: Sequence[str], partitions: Callable[[int], Collection[int]]) -> list[Place]:
+    def _find(self, topics: Sequence[str], partitions: Callable[[int], Collection[int]]) -> list[TopicAndPartition]:
         with self._answering():
             known = metadata(self._consumer).topics  # a request for one topic would create it
         for topic in topics:
@@ -295,7 +295,7 @@ class TopicReader:
                 raise NoCoordinator.without(topic, self._settings.bootstrap_servers)
         return [(topic, number) for topic in topics for number in sorted(partitions(len(known[topic].partitions)))]
 
-    def _bounds(self, place: Place) -> tuple[int, int]:
+    def _bounds(self, place: TopicAndPartition) -> tuple[int, int]:
         """Request the begin and the end of a partition."""
         wanted = TopicPartition(*place)
         return self._of_leaders(
@@ -322,10 +322,10 @@ class TopicReader:
         except KafkaException as error:
             raise unreachable(self._settings, error.args[0].str()) from error
 
-    def _behind(self, places: Iterable[Place]) -> list[Place]:
+    def _unread(self, places: Iterable[TopicAndPartition]) -> list[TopicAndPartition]:
         return [place for place in places if self._positions[place] < self.ends[place]]
 
-    def _assign(self, places: Iterable[Place]) -> None:
+    def _assign(self, places: Iterable[TopicAndPartition]) -> None:
         if self._assigned == (wanted := frozenset(places)):
             return
         for record in reversed(self._ahead):
@@ -334,7 +334,7 @@ class TopicReader:
         starts = {place: self._positions[place] if self.ends[place] else OFFSET_BEGINNING for place in wanted}
         self._consumer.assign([TopicPartition(*place, start) for place, start in sorted(starts.items())])
 
-    def _take_ahead(self) -> list[Record]:
+    def _read_ahead(self) -> list[Record]:
         self._assign(self.ends)
         ahead, self._ahead = self._ahead, []
         return ahead
@@ -366,7 +366,7 @@ def may_pass(error: KafkaException) -> bool:
     return error.args[0].code() in _LEADER_MOVES | _RETRIED
 
 
-def _record(message: Message, place: Place, offset: int) -> Record:
+def _record(message: Message, place: TopicAndPartition, offset: int) -> Record:
     value, (_, timestamp_ms) = message.value(), message.timestamp()
     headers: Any = () if value is not None else message.headers() or ()
     return Record(*place, offset, timestamp_ms, message.key() or b"", value, headers)

@@ -359,9 +359,9 @@ def refuse_error(name: str, verb: str, error_code: int, message: str | None = No
 
 def _await_leaders(brokers: AnyBroker, names: list[str]) -> None:
     described = brokers.describe_topics(
-        names, lambda topics: not any(_lacks(topics[name]) for name in names), LEADERS_WAIT_S
+        names, lambda topics: not any(_problem(topics[name]) for name in names), LEADERS_WAIT_S
     )
-    if lacking := {name: lack for name in names if (lack := _lacks(described[name]))}:
+    if lacking := {name: lack for name in names if (lack := _problem(described[name]))}:
         raise TopicRefused(f"Topics have no leaders yet ({lacking}): check that all brokers run, and try again.")
     _await_knowledge(brokers, names)
 
@@ -378,12 +378,12 @@ def _await_knowledge(brokers: AnyBroker, names: list[str]) -> None:
         lagging = [
             broker
             for broker in lagging
-            if not isinstance(answers[broker], KafkaError) and any(map(_lacks, answers[broker].topics))
+            if not isinstance(answers[broker], KafkaError) and any(map(_problem, answers[broker].topics))
         ]
         time.sleep(RETRY_WAIT_S if lagging else 0)
 
 
-def _lacks(topic: Any) -> str:
+def _problem(topic: Any) -> str:
     """Return what a new topic lacks yet; empty if each partition has a leader."""
     if topic.error_code or not topic.partitions:
         return str(for_code(topic.error_code).message)

@@ -89,7 +89,7 @@ class Transaction(NamedTuple):
     producer_epoch: int
 
 
-class Place(NamedTuple):
+class WrittenRecord(NamedTuple):
     """The place of a record.
 
     Args:
@@ -130,7 +130,9 @@ class TransactionWriter:
         """
         await self._try(lambda manager: self._join(manager, transaction, partition, until_s), partition, until_s)
 
-    async def write(self, transaction: Transaction, partition: int, key: bytes, value: bytes, until_s: float) -> Place:
+    async def write(
+        self, transaction: Transaction, partition: int, key: bytes, value: bytes, until_s: float
+    ) -> WrittenRecord:
         """Write a record as a part of a transaction, and return its place.
 
         Args:
@@ -140,7 +142,7 @@ class TransactionWriter:
             KafkaError: The brokers refuse it, or do not answer. The record may have been written nevertheless.
         """
         record = key, value
-        place: Place = await self._try(
+        place: WrittenRecord = await self._try(
             lambda manager: self._write(manager, transaction, partition, record, until_s), partition, until_s
         )
         return place
@@ -276,7 +278,7 @@ class TransactionWriter:
         partition: int,
         record: tuple[bytes, bytes],
         until_s: float,
-    ) -> Place:
+    ) -> WrittenRecord:
         leader = await self._leader_of(manager, partition)
         topic_id = manager.cluster.topic_id(self._topic)
         try:
@@ -284,7 +286,7 @@ class TransactionWriter:
             _check_time(until_s)
             offset = await self._produce(manager, leader, transaction, partition, sequence, record)
             await self._check_topic(manager, leader, topic_id)
-            return Place(offset, str(topic_id))
+            return WrittenRecord(offset, str(topic_id))
         except _MOVED:
             await manager.cluster.refresh_metadata()
             raise

@@ -1,7 +1,7 @@
 """The causes of a failed observer as sentences, before those that it shares with the coordinator's query."""
 
 from streaming.errors import Exit
-from streaming.kafka.rights import SOURCE_TOPIC
+from streaming.kafka.acls import SOURCE_TOPIC
 from streaming.query.spark.failures import CAUSES as SHARED
 from streaming.query.spark.failures import CONCURRENT, Causes
 

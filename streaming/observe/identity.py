@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch
-from streaming.kafka.rights import SOURCE_TOPIC
+from streaming.kafka.acls import SOURCE_TOPIC
 from streaming.observe.operator import Start
 from streaming.observe.source import Source
 from streaming.observe.state import VERSION

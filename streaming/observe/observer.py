@@ -19,9 +19,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config.settings import Settings
 from streaming.errors import Exit, StoreUnavailable, UserError
-from streaming.kafka import rights as acls
-from streaming.kafka import topics
-from streaming.kafka.rights import SOURCE_TOPIC
+from streaming.kafka import acls, topics
+from streaming.kafka.acls import SOURCE_TOPIC
 from streaming.observe import identity, source
 from streaming.observe.failures import CAUSES
 from streaming.observe.naming import Naming
@@ -177,7 +176,7 @@ class Observer:
         if found is None:
             return
         own = topics.ensure_all(settings, topics.observed_layout(settings), self._report)
-        acls.see_rights(settings, acls.Role.OBSERVER)
+        acls.check_acls(settings, acls.Role.OBSERVER)
         self._report("Starting Spark.")
         spark = open_own_session(settings, self._report, self._java_options)
         settings = self.settings = located(spark, settings, CAUSES)

@@ -16,10 +16,10 @@ from coordinator.base.config import MINUTE_MS
 from streaming.config.settings import Settings
 from streaming.config.timeouts import ANSWER_WAIT_S, ATTEMPT_WAIT_S
 from streaming.errors import Exit, RightMissing, UserError
+from streaming.kafka.acls import SOURCE_TOPIC
 from streaming.kafka.any_broker import UNKNOWN_TOPIC, values_of
 from streaming.kafka.clients import admin, metadata
 from streaming.kafka.offsets import LATEST, OffsetAsker
-from streaming.kafka.rights import SOURCE_TOPIC
 from streaming.kafka.topics import any_broker, refuse_error
 
 log = logging.getLogger(__name__)

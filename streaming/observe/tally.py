@@ -9,7 +9,7 @@ import msgspec
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-from streaming.kafka.rights import SOURCE_TOPIC
+from streaming.kafka.acls import SOURCE_TOPIC
 from streaming.observe.state import HashChange
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from confluent_kafka import KafkaException
 
 from streaming.config.settings import Settings
 from streaming.config.timeouts import REPEATED_ANSWER_WAIT_S
+from streaming.kafka.acls import SOURCE_TOPIC
 from streaming.kafka.offsets import OffsetAsker, Offsets
 from streaming.kafka.reach import Reach
-from streaming.kafka.rights import SOURCE_TOPIC
 from streaming.observe.source import CLIENT_ID, Source
 from streaming.observe.tally import Observed
 

@@ -78,7 +78,7 @@ class Claims:
         self.term = 0
         self.last = NOTHING
 
-    def take(self, offset: int, record: LeaseRecord) -> bool:
+    def handle(self, offset: int, record: LeaseRecord) -> bool:
         """Add the next record, and return whether it counts."""
         if not self._counts(record):
             return False

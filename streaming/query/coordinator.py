@@ -21,8 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, StoreUnavailable, UserError
-from streaming.kafka import founding, peers, topics
-from streaming.kafka import rights as acls
+from streaming.kafka import acls, founding, peers, topics
 from streaming.query.checkpoint import checkpoint
 from streaming.query.checkpoint.fencing import find_floor
 from streaming.query.checkpoint.identity import Identity
@@ -41,7 +40,6 @@ from streaming.query.spark.session import check_java, open_session
 from streaming.query.spark.spark_config import STOP_WAIT_S
 from streaming.query.standby import await_lease
 from streaming.query.watchers.alarm import Alarm
-from streaming.query.watchers.bell import TRIGGER_MS, Bell
 from streaming.query.watchers.log_watch import LogWatch
 from streaming.query.watchers.offset_topics import OffsetTopicWatch
 from streaming.query.watchers.outages import Outage
@@ -51,6 +49,7 @@ from streaming.query.watchers.settling import TransactionWatch
 from streaming.query.watchers.stops import StopWatch
 from streaming.query.watchers.store_watch import StoreWatch
 from streaming.query.watchers.topic_watch import TopicWatch
+from streaming.query.watchers.trigger_wakeup import TRIGGER_MS, TriggerWakeup
 
 log = logging.getLogger(__name__)
 
@@ -106,15 +105,15 @@ class Coordinator:
         self._peer_partitions: dict[str, int] = {}
         self._query: StreamingQuery | None = None
         self._begin_again: Callable[[], StreamingQuery]
-        self._follow_with_bell: Callable[[StreamingQuery], None]
+        self._follow_with_wakeup: Callable[[StreamingQuery], None]
         self._outage = Outage(settings, settings.topics)
         self._active_s: float | None = None
-        self._alarm, self._bell = Alarm(settings, self.tallies), Bell(settings, self.tallies)
+        self._alarm, self._wakeup = Alarm(settings, self.tallies), TriggerWakeup(settings, self.tallies)
         self._topic_watch = TopicWatch(settings, topics.layout(settings))
         self._log_watch = LogWatch(settings, self.tallies)
         self._mark = Mark()
         self._offset_topics = OffsetTopicWatch(settings)
-        self._repeats = RepeatWatch(settings, self._offset_topics.take)
+        self._repeats = RepeatWatch(settings, self._offset_topics.handle)
         self.transactions = TransactionWatch(settings, self.tallies)
         self._stopping = threading.Event()
         self._store = StoreWatch(settings, lambda: self.tallies.batches, self._stopping)
@@ -137,7 +136,7 @@ class Coordinator:
             topics.ensure_all(settings, topics.directory_layout(settings), self._report)
         if self.lease is not None:
             topics.ensure_all(settings, topics.lease_layout(settings), self._report)
-        acls.see_rights(settings, acls.Role.COORDINATOR)
+        acls.check_acls(settings, acls.Role.COORDINATOR)
         if settings.is_founder:
             founding.ensure(settings)
         if self.lease is not None:
@@ -157,14 +156,14 @@ class Coordinator:
         self._stops.begin()
         held = {name: ids[name] for name in (settings.requests_topic, settings.groups_topic, settings.events_topic)}
         ProgressLog(self.tallies, QUERY_NAME).attach(spark)
-        self._follow_with_bell = lambda query: self._bell.follow(spark, query)
+        self._follow_with_wakeup = lambda query: self._wakeup.follow(spark, query)
         if self._store.attempt(lambda: self._open(spark, held), self._refusal) is None:
             return
         self._alarm.start()
         self._topic_watch.start(held)
         self._await_first_batch()
         assert self._query is not None
-        self._follow_with_bell(self._query)
+        self._follow_with_wakeup(self._query)
         self._log_watch.start(spark, settings)
         self._repeats.start()
         self._offset_topics.start()
@@ -251,16 +250,16 @@ class Coordinator:
             return  # asked to stop while it stood by
         while not self._stopping.is_set() and not self._refusal():
             self._active_s = time.monotonic()
-            if not self._bell.follows(self._query) and self._query.lastProgress is not None:
-                self._follow_with_bell(self._query)
+            if not self._wakeup.follows(self._query) and self._query.lastProgress is not None:
+                self._follow_with_wakeup(self._query)
             if not self._query.isActive and not self._begin_again_if_failed(self._query):
                 break
             self._stopping.wait(CHECK_EVERY_S)
         # a process that stops does not ask silent brokers once more
         if failure := self._refusal() if self._stopping.is_set() else self._failure(self._query):
             raise failure
-        if self._stops.asked is not None:
-            self._report(f"Stopped by {self._stops.asked[2]} with `coordinator stop`.")
+        if self._stops.request is not None:
+            self._report(f"Stopped by {self._stops.request[2]} with `coordinator stop`.")
 
     @property
     def is_serving(self) -> bool:
@@ -305,7 +304,7 @@ class Coordinator:
             stop_query(query)
         self._mark.remove()
         if self.lease is not None:
-            self.lease.close(stops_all=self._stops.asked is not None)
+            self.lease.close(stops_all=self._stops.request is not None)
         self._stops.confirm()
 
     def _close_threads(self) -> None:
@@ -313,7 +312,7 @@ class Coordinator:
         beside = (
             self._store,
             self._alarm,
-            self._bell,
+            self._wakeup,
             self._topic_watch,
             self._log_watch,
             self._repeats,
@@ -363,7 +362,7 @@ class Coordinator:
         log.debug("the query's failure in full: %s", in_full(error))
         account = account_of(error)
         if re.search(OF_THE_LOG, account):
-            self._topic_watch.look()
+            self._topic_watch.check()
             if refusal := self._topic_watch.refusal:
                 return refusal
         if self.lease is not None and re.search(CONCURRENT, account):

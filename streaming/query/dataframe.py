@@ -75,14 +75,14 @@ def answered(
         last_records: As in `ShardOperator`.
     """
     keys = F.array(*map(F.lit, even_keys(spark, settings.request_partitions, settings.shuffle_partitions)))
-    asked = requests.select(
+    records = requests.select(
         keys[F.col("partition")].alias("key"), "offset", F.unix_millis("timestamp").alias("at_ms"), "value"
     )
-    assert tuple(asked.columns) == INPUT_COLUMNS, "the operator reads other columns"
+    assert tuple(records.columns) == INPUT_COLUMNS, "the operator reads other columns"
     config = settings.group_config(identity.fencing_token_floor, peer_partitions)
     operator = _operator(spark, settings, identity, config, folder, driver, last_records)
     packs = (
-        asked.coalesce(settings.shuffle_partitions)  # a task for each topic partition costs more than its read
+        records.coalesce(settings.shuffle_partitions)  # a task for each topic partition costs more than its read
         .groupBy("key")
         .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", "ProcessingTimeTimeout")
     )

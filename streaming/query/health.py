@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from streaming.kafka.pulse import Pulse
+from streaming.kafka.broker_monitor import BrokerMonitor
 from streaming.moments import monotonic_ms
 from streaming.query.coordinator import Coordinator
 from streaming.query.watchers.progress import Tallies
@@ -31,42 +31,42 @@ class QueryHealth:
 
     process = "coordinator"
 
-    def __init__(self, coordinator: Coordinator, pulse: Pulse) -> None:
-        self._coordinator, self._pulse = coordinator, pulse
+    def __init__(self, coordinator: Coordinator, brokers: BrokerMonitor) -> None:
+        self._coordinator, self._brokers = coordinator, brokers
         self.registry = CollectorRegistry()
-        self.registry.register(_Figures(coordinator.tallies, coordinator.transactions.unsettled, pulse))
+        self.registry.register(_Figures(coordinator.tallies, coordinator.transactions.unsettled, brokers))
 
     def unhealthy_reasons(self) -> Sequence[str]:
         wrong = []
         if (silent_s := self._coordinator.silent_s()) > QUERY_SILENT_S:
             wrong.append(f"Spark has not reported for {silent_s:.0f} s whether the query is active")
-        if (stalled_s := self._pulse.stalled_s()) > STALLED_S:
+        if (stalled_s := self._brokers.stalled_s()) > STALLED_S:
             wrong.append(self._stalled(stalled_s))
         return wrong
 
     def not_ready_reasons(self) -> Sequence[str]:
         is_first_over = self._coordinator.tallies.latest or self._coordinator.is_standing_by
         wrong = [] if is_first_over else ["the first batch has not ended yet"]
-        if SLOW_S < (stalled_s := self._pulse.stalled_s()) <= STALLED_S:
+        if SLOW_S < (stalled_s := self._brokers.stalled_s()) <= STALLED_S:
             wrong.append(self._stalled(stalled_s))
-        return [*wrong, *self._coordinator.not_ready_reasons(), *self._pulse.not_ready_reasons()]
+        return [*wrong, *self._coordinator.not_ready_reasons(), *self._brokers.not_ready_reasons()]
 
     def _stalled(self, stalled_s: float) -> str:
-        return f"no batch has ended for {stalled_s:.0f} s though {self._pulse.waiting} requests wait"
+        return f"no batch has ended for {stalled_s:.0f} s though {self._brokers.waiting} requests wait"
 
     def figures(self) -> dict[str, object]:
         latest = self._coordinator.tallies.latest
         role = "stand by" if self._coordinator.is_standing_by else "active"
         batch = latest._asdict() if latest else None
-        return {"role": role, "requests_waiting": self._pulse.waiting, "batch": batch}
+        return {"role": role, "requests_waiting": self._brokers.waiting, "batch": batch}
 
 
 class _Figures(Collector):
     """The query's metrics, collected when Prometheus asks. They have no names of groups as labels, because clients
     choose these."""
 
-    def __init__(self, tallies: Tallies, unsettled: Unsettled, pulse: Pulse) -> None:
-        self._tallies, self._unsettled, self._pulse = tallies, unsettled, pulse
+    def __init__(self, tallies: Tallies, unsettled: Unsettled, brokers: BrokerMonitor) -> None:
+        self._tallies, self._unsettled, self._brokers = tallies, unsettled, brokers
 
     def collect(self) -> Iterable[Metric]:
         totals, latest = self._tallies.totals, self._tallies.latest
@@ -89,11 +89,11 @@ class _Figures(Collector):
             )
             yield GaugeMetricFamily("groupcoord_state_bytes", "Memory of the shards' states.", latest.state_bytes)
         yield from self._of_transactions()
-        if self._pulse.waiting is not None:
+        if self._brokers.waiting is not None:
             yield GaugeMetricFamily(
                 "groupcoord_requests_waiting",
                 "Records of the request topic that no ended batch has read.",
-                self._pulse.waiting,
+                self._brokers.waiting,
             )
 
     def _of_transactions(self) -> Iterator[Metric]:

@@ -138,7 +138,7 @@ class Lease:
             self._begin(reader)
             while not self._closing.is_set() and self.refusal is None:
                 for message in poll_all(reader, self._wait_s(), RECORDS_AT_ONCE):
-                    self._take(message)
+                    self._handle(message)
                 if self.held.is_set():
                     self._renew_when_due()
                 elif self._may_claim.is_set() and self._is_free(reader):
@@ -169,13 +169,13 @@ class Lease:
             return LOOK_EVERY_S
         return max(self._sent_s + RENEW_EVERY_S - time.monotonic(), 0)
 
-    def _take(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         if (error := message.error()) is not None:
             self._not_answered(error)
             return
         self._position = (message.offset() or 0) + 1
         record = decode(message.value())
-        if record is None or not self._claims.take(self._position - 1, record):
+        if record is None or not self._claims.handle(self._position - 1, record):
             return
         self._heard_s = time.monotonic()
         if record.kind is Kind.STOP and self._position > self._begin_offset and not self.held.is_set():

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from coordinator.messages.requests import Request
 from coordinator.messages.responses import AnyAnswer
-from streaming.client.transport import Correspondent
+from streaming.client.transport import ResponseListener
 from streaming.testing.records import Reader, Topics
 from streaming.wire.inbox import Inbox
 
@@ -37,17 +37,17 @@ class InMemoryTransport:
         self.topics, self._append, self._wait_until = topics, append, wait_until
         self._names = map(str, itertools.count(1))
         self._answers = Inbox()
-        self._correspondents: dict[str, Correspondent] = {}
+        self._correspondents: dict[str, ResponseListener] = {}
         self._silent: set[str] = set()
 
-    def register(self, correspondent: Correspondent, patience_ms: int = 0) -> str:
+    def register(self, listener: ResponseListener, patience_ms: int = 0) -> str:
         """Register a receiver of responses and deadlines. Return the prefix with which its request ids must begin.
 
         Args:
             patience_ms: Not used: all requests are accepted.
         """
         name = next(self._names)
-        self._correspondents[name] = correspondent
+        self._correspondents[name] = listener
         self._answers.open_mailbox(name, lambda answer: self._receive(name, answer))
         return f"{name}."
 
@@ -74,9 +74,9 @@ class InMemoryTransport:
 
     def advance(self) -> None:
         """Make each member handle the deadlines that have passed."""
-        for name, correspondent in list(self._correspondents.items()):
+        for name, listener in list(self._correspondents.items()):
             if name not in self._silent:
-                correspondent.advance()
+                listener.advance()
 
     def condition(self) -> threading.Condition:
         """Return a condition that lets the time pass while a member waits."""

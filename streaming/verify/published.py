@@ -25,8 +25,8 @@ from streaming.verify.watched import Held, ReadPosition, Watched
 from streaming.views.api.watching import decode_group
 from streaming.views.state.version_follower import EVENTS, GROUPS
 from streaming.views.text import escape
+from streaming.wire.newest_records import order_of
 from streaming.wire.records import Tombstone, decode_event, decode_group_key
-from streaming.wire.standing import order_of
 
 REPEATS_MAX = 2**17
 """The number of a partition's latest records that are kept to recognize repeats: many times the records of a batch."""
@@ -133,7 +133,7 @@ class Published:
             order = group.standing.late[key]
             if written_ms > at_ms:
                 continue
-            if group.standing.stands_wrong(key):
+            if group.standing.is_outdated(key):
                 newest = group.standing.newest[key]
                 text = f"version {order.version} is the last record of {_words(key)}, after version {newest.version}"
                 yield Finding(Kind.STANDS_OLD, group_id, where, text)
@@ -283,7 +283,7 @@ def _note_late(group: Watched, read: Record, record: Any) -> bool:
     """Note the order of a record. Return whether it is newer than all earlier ones of its key."""
     is_newest = False
     if isinstance(read, GroupRecord | OffsetRecord | Tombstone):
-        is_newest = group.standing.take(record.key, order_of(read))
+        is_newest = group.standing.add(record.key, order_of(read))
         group.late = {key: place for key, place in group.late.items() if key in group.standing.late}
         if record.key in group.standing.late:
             group.late[record.key] = _where(record), record.timestamp

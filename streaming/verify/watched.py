@@ -11,7 +11,7 @@ from streaming.verify.offsets import Committed
 from streaming.verify.owners import Owners
 from streaming.verify.tokens import Tokens
 from streaming.verify.version_audit import VersionAudit
-from streaming.wire.standing import Standing
+from streaming.wire.newest_records import NewestRecords
 
 
 class ReadPosition(Struct):
@@ -63,7 +63,7 @@ class Watched(Struct):
     committed: dict[tuple[str, int], Committed] = field(default_factory=dict)
     tokens: Tokens = field(default_factory=Tokens)
     consumers: ConsumerAudit = field(default_factory=ConsumerAudit)
-    standing: Standing = field(default_factory=Standing)
+    standing: NewestRecords = field(default_factory=NewestRecords)
     late: dict[bytes, tuple[str, int]] = field(default_factory=dict)
 
     def pass_over_an_end(self, topic: int) -> None:

@@ -24,7 +24,7 @@ from coordinator.base.hashing import java_hash
 from streaming.cli.groups.show import folded
 from streaming.config.settings import Settings
 from streaming.embedded.child import Child
-from streaming.kafka.rights import SOURCE_TOPIC
+from streaming.kafka.acls import SOURCE_TOPIC
 from streaming.observe import source
 from tests.benchmarks import bench, page
 from tests.benchmarks.bench import BenchFailed, say

@@ -18,8 +18,8 @@ from streaming.doctor import Case, Level, cluster, examine
 from streaming.doctor import topics as doctor_topics
 from streaming.errors import BrokerUnreachable, NoAnswer
 from streaming.gateway import Gateway
-from streaming.kafka import founding, rights, topics
-from streaming.kafka.brokers import look
+from streaming.kafka import acls, founding, topics
+from streaming.kafka.brokers import check_brokers
 from streaming.kafka.clients import producer
 from streaming.kafka.reader import TopicReader
 from tests.cluster3.brokers import IDS, ThreeBrokers
@@ -79,7 +79,7 @@ def start_founder(settings: Settings) -> None:
 def check_topics(settings: Settings) -> None:
     assert topics.mismatches(settings, topics.layout(settings)) == []
     assert len(topics.topic_ids(settings)) == len(settings.topics)
-    rights.see_rights(settings, rights.Role.COORDINATOR)
+    acls.check_acls(settings, acls.Role.COORDINATOR)
 
 
 WORKS = (list_groups, start_client, start_gateway, check_topics, start_founder)
@@ -184,10 +184,10 @@ def test_more_replicas_in_sync_than_there_are_is_no_fault(
     writer.produce(here.requests_topic, b"any", partition=0, on_delivery=lambda error, _: failed.append(error))
     assert writer.flush(HANG_S) == 0
     assert failed == [None]
-    assert look(here.kafka_client_arguments(), here.topics).sentence == ""
+    assert check_brokers(here.kafka_client_arguments(), here.topics).sentence == ""
     three.kill(3)
     wait_until(lambda: three.in_sync(here.requests_topic, 0) == {1, 2})
-    assert look(here.kafka_client_arguments(), here.topics).sentence.startswith(
+    assert check_brokers(here.kafka_client_arguments(), here.topics).sentence.startswith(
         f"The brokers refuse to write {here.requests_topic}: too few replicas are in sync (min.insync.replicas); broker"
     )
 
@@ -196,16 +196,16 @@ def test_more_replicas_in_sync_than_there_are_is_no_fault(
 def test_error_names_the_broker_that_does_not_answer(three: ThreeBrokers, settings: Callable[..., Settings]) -> None:
     here = settings()
     topics.ensure(here)
-    assert look(here.kafka_client_arguments(), here.topics).sentence == ""
+    assert check_brokers(here.kafka_client_arguments(), here.topics).sentence == ""
     three.suspend(3)
-    found = look(here.kafka_client_arguments(), here.topics)
+    found = check_brokers(here.kafka_client_arguments(), here.topics)
     assert (found.answering, found.silent) == ({1, 2}, {3})
     assert found.sentence.startswith("Broker 3 does not answer; 1 and 2 do: ")
     three.kill(1)
-    found = look(here.kafka_client_arguments(), here.topics)
+    found = check_brokers(here.kafka_client_arguments(), here.topics)
     assert found.sentence.startswith("The brokers refuse to write ")
     assert "too few replicas are in sync (min.insync.replicas); brokers 1 and 3 do not answer; 2 does" in found.sentence
     three.kill(2)
-    assert look(here.kafka_client_arguments(), here.topics).sentence.startswith("No Kafka broker answers at ")
+    assert check_brokers(here.kafka_client_arguments(), here.topics).sentence.startswith("No Kafka broker answers at ")
     with pytest.raises(BrokerUnreachable, match="No Kafka broker answers at "):
         topics.ensure(here)

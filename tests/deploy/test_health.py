@@ -15,8 +15,8 @@ from streaming import health
 from streaming.config.settings import Settings
 from streaming.errors import PortTaken
 from streaming.health import Listener
+from streaming.kafka.broker_monitor import BrokerMonitor
 from streaming.kafka.offsets import Offsets, Why
-from streaming.kafka.pulse import Pulse
 from streaming.kafka.reach import SILENT_S
 from streaming.moments import monotonic_ms
 from streaming.query.coordinator import Coordinator
@@ -228,55 +228,55 @@ class Brokers:
 class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1_000.0
-        monkeypatch.setattr("streaming.kafka.pulse.time.monotonic", lambda: self.now_s)
+        monkeypatch.setattr("streaming.kafka.broker_monitor.time.monotonic", lambda: self.now_s)
 
 
 def test_the_query_reports_why_it_is_not_ready_and_why_it_is_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The states follow from the start to a batch that does not end: not ready, ready, not ready, not alive."""
     clock = Clock(monkeypatch)
     coordinator, brokers = Coordinator(Settings()), Brokers()
-    watched = Pulse(brokers, coordinator.tallies)
+    watched = BrokerMonitor(brokers, coordinator.tallies)
     subject = QueryHealth(coordinator, watched)
 
-    watched.look()
+    watched.check()
     assert list(subject.not_ready_reasons()) == [
         "the first batch has not ended yet",
         "no Kafka broker has answered yet",
     ]
     assert list(subject.unhealthy_reasons()) == []
 
-    coordinator.tallies.take(progress(0, read_to=10))
+    coordinator.tallies.handle(progress(0, read_to=10))
     brokers.ends = {0: 10, 1: 0}
-    watched.look()
+    watched.check()
     assert (list(subject.unhealthy_reasons()), list(subject.not_ready_reasons())) == ([], [])
 
     clock.now_s += 10 * STALLED_S
-    watched.look()
+    watched.check()
     assert list(subject.unhealthy_reasons()) == []  # no requests have arrived
 
     brokers.ends = {0: 14, 1: 1}
-    watched.look()
+    watched.check()
     clock.now_s += SLOW_S + 1
-    watched.look()
+    watched.check()
     assert [*subject.unhealthy_reasons()] == []
     assert [*subject.not_ready_reasons()] == ["no batch has ended for 21 s though 5 requests wait"]
     clock.now_s += STALLED_S - SLOW_S
-    watched.look()
+    watched.check()
     assert [*subject.unhealthy_reasons()] == ["no batch has ended for 901 s though 5 requests wait"]
 
-    coordinator.tallies.take(progress(1, read_to=12))
-    watched.look()
+    coordinator.tallies.handle(progress(1, read_to=12))
+    watched.check()
     assert list(subject.unhealthy_reasons()) == []  # the query lags, but it makes progress
     assert subject.figures()["requests_waiting"] == 3
 
     brokers.ends = None
     clock.now_s += SILENT_S + 1
-    watched.look()
+    watched.check()
     assert [*subject.not_ready_reasons()] == ["no Kafka broker has answered for 21 s"]
     clock.now_s += 10 * STALLED_S
-    watched.look()
+    watched.check()
     brokers.ends = {0: 14, 1: 1}
-    watched.look()
+    watched.check()
     assert [
         *subject.unhealthy_reasons(),
         *subject.not_ready_reasons(),
@@ -289,15 +289,15 @@ def test_partition_whose_leader_is_silent_counts_what_waited_before_and_a_hung_q
     """One silent leader hides neither the requests that waited, nor a query that ends no batch."""
     clock = Clock(monkeypatch)
     coordinator, brokers = Coordinator(Settings()), Brokers()
-    watched = Pulse(brokers, coordinator.tallies)
+    watched = BrokerMonitor(brokers, coordinator.tallies)
     subject = QueryHealth(coordinator, watched)
-    coordinator.tallies.take(progress(0, read_to=10))
+    coordinator.tallies.handle(progress(0, read_to=10))
     brokers.ends = {0: 15, 1: 3}
-    watched.look()
+    watched.check()
     brokers.silent = {1}
     for _ in range(3):
         clock.now_s += STALLED_S / 2
-        watched.look()
+        watched.check()
     assert watched.waiting == 8
     assert [*subject.unhealthy_reasons()] == ["no batch has ended for 1350 s though 8 requests wait"]
     assert [*subject.not_ready_reasons()] == [
@@ -309,46 +309,46 @@ def test_time_without_a_batch_begins_while_a_leader_is_silent(monkeypatch: pytes
     """Nobody knows whether requests wait while a leader is frozen; if they do, members have waited since then."""
     clock = Clock(monkeypatch)
     coordinator, brokers = Coordinator(Settings()), Brokers()
-    watched = Pulse(brokers, coordinator.tallies)
+    watched = BrokerMonitor(brokers, coordinator.tallies)
     subject = QueryHealth(coordinator, watched)
-    coordinator.tallies.take(progress(0, read_to=10))
+    coordinator.tallies.handle(progress(0, read_to=10))
     brokers.ends = {0: 10, 1: 0}
-    watched.look()
+    watched.check()
     for silent, waiting in (({1}, 0), (set[int](), 4)):
         brokers.silent, brokers.ends[1] = silent, waiting
         clock.now_s += SLOW_S * 0.6
-        watched.look()
+        watched.check()
     assert [*subject.not_ready_reasons()] == ["no batch has ended for 24 s though 4 requests wait"]
 
 
 def test_process_may_tolerate_partitions_that_it_cannot_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gateway is not ready without a third of the partitions."""
     clock, brokers = Clock(monkeypatch), Brokers()
-    watched = Pulse(brokers, tolerated=1 / 3)
+    watched = BrokerMonitor(brokers, tolerated=1 / 3)
     brokers.ends = dict.fromkeys(range(6), 0)
     for silent, is_ready in (({1}, True), ({1, 2}, False), (set(), True)):
         brokers.silent = silent
-        watched.look()
+        watched.check()
         clock.now_s += SILENT_S + 1
-        watched.look()
+        watched.check()
         assert (not watched.not_ready_reasons()) == is_ready, silent
 
 
 def test_partition_whose_leader_moves_is_not_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, brokers = Clock(monkeypatch), Brokers()
-    watched = Pulse(brokers)
+    watched = BrokerMonitor(brokers)
     brokers.ends = {0: 1, 1: 1}
     for _ in range(10):
         for silent in ({1}, set[int]()):
             brokers.silent = silent
-            watched.look()
+            watched.check()
             clock.now_s += SILENT_S - 1
             assert not watched.not_ready_reasons()
 
 
 def test_a_query_that_does_not_report_whether_it_is_active_is_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
     coordinator = Coordinator(Settings())
-    subject = QueryHealth(coordinator, Pulse(Brokers(), coordinator.tallies))
+    subject = QueryHealth(coordinator, BrokerMonitor(Brokers(), coordinator.tallies))
     monkeypatch.setattr(coordinator, "silent_s", lambda: QUERY_SILENT_S + 1)
     assert list(subject.unhealthy_reasons()) == ["Spark has not reported for 61 s whether the query is active"]
 
@@ -359,12 +359,12 @@ def test_the_querys_figures() -> None:
     """
     coordinator = Coordinator(Settings())
     brokers = Brokers()
-    watched = Pulse(brokers, coordinator.tallies)
+    watched = BrokerMonitor(brokers, coordinator.tallies)
     brokers.ends = {0: 30, 1: 0}
     for number, read_to in enumerate((10, 20)):
-        coordinator.tallies.take(progress(number, read_to))
-    watched.look()
-    coordinator.transactions.unsettled.note({3: 12}, {3: 10}, monotonic_ms() - 4_000)
+        coordinator.tallies.handle(progress(number, read_to))
+    watched.check()
+    coordinator.transactions.unsettled.record({3: 12}, {3: 10}, monotonic_ms() - 4_000)
     registry = QueryHealth(coordinator, watched).registry
     samples = [sample for metric in registry.collect() for sample in metric.samples]
     figures = {(sample.name, *sample.labels.values()): sample.value for sample in samples}

@@ -15,7 +15,7 @@ from streaming.config.settings import Settings
 from streaming.gateway.connection.metrics import Metrics
 from streaming.gateway.server.health import GatewayHealth
 from streaming.health import Readiness, Subject
-from streaming.kafka.pulse import Pulse
+from streaming.kafka.broker_monitor import BrokerMonitor
 from streaming.observe.health import ObserverHealth
 from streaming.query.coordinator import Coordinator
 from streaming.query.health import QueryHealth
@@ -39,10 +39,10 @@ def figures() -> dict[str, set[str]]:
     """Return the labels of each metric of the query, the gateway and the page, by the metric's name."""
     coordinator = Coordinator(Settings())
     brokers = Brokers()
-    pulse = Pulse(brokers, coordinator.tallies)
+    pulse = BrokerMonitor(brokers, coordinator.tallies)
     brokers.ends = {0: 30, 1: 0}
-    coordinator.tallies.take(progress(0, 10))
-    pulse.look()
+    coordinator.tallies.handle(progress(0, 10))
+    pulse.check()
     query = QueryHealth(coordinator, pulse)
     groups = CollectorRegistry()
     groups.register(

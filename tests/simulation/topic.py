@@ -13,7 +13,7 @@ from coordinator.messages.group_records import Published
 from coordinator.messages.outputs import Output
 from coordinator.messages.requests import RepublishGroup
 from streaming.query.watchers.repeats import Repeats
-from streaming.wire.standing import Order, order_of
+from streaming.wire.newest_records import Order, order_of
 
 Key = tuple[str | int, ...]
 
@@ -63,7 +63,7 @@ class GroupsTopic:
 
     def _append(self, output: Published, now_ms: int) -> None:
         self._last[output.key] = output
-        self._watch.take(0, msgspec.json.encode(output.key), _order(output), now_ms)
+        self._watch.handle(0, msgspec.json.encode(output.key), _order(output), now_ms)
 
 
 def _order(output: Published) -> Order | None:

@@ -146,12 +146,12 @@ class Driver:
         """Read the next records and markers, all or a few."""
         log = self._brokers.log[self._position :][:records_max]
         for batch in log:
-            self._settling.take(batch)
+            self._settling.handle(batch)
         self._position += len(log)
 
     def reports(self, handled: int, settled: Settled) -> Iterator[SettleTransactions]:
         """Yield the report that is due."""
-        self._settling.note({0: handled}, {0: settled})
+        self._settling.record({0: handled}, {0: settled})
         for _, report in self._settling.reports():
             yield report
 

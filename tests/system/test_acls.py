@@ -22,7 +22,7 @@ from streaming.doctor import Case, Level, examine
 from streaming.errors import Exit, RightMissing, TopicRefused, UserError
 from streaming.gateway import Gateway
 from streaming.kafka import topics
-from streaming.kafka.rights import ANY_TOPIC, RIGHTS, Role, commands, see_rights
+from streaming.kafka.acls import ANY_TOPIC, RIGHTS, Role, check_acls, commands
 from streaming.verify.verifying import verify
 from tests.clients import java
 from tests.system.asking import Asker
@@ -143,7 +143,7 @@ def test_each_missing_right_is_reported_before_a_start(
     granted: SecuredBroker, topic: str, operation: AclOperation
 ) -> None:
     settings = settings_of(granted, "ana")
-    see_rights(settings, Role.COORDINATOR)
+    check_acls(settings, Role.COORDINATOR)
     with without(granted, "ana", topic, operation):
         wait_until(lambda: told_to(settings))
         spelt = operation.name.title().replace("_", "")
@@ -154,7 +154,7 @@ def test_each_missing_right_is_reported_before_a_start(
 def told_to(settings: Settings) -> str:
     """Return the error that names the rights that the coordinator's user lacks, or an empty text."""
     try:
-        see_rights(settings, Role.COORDINATOR)
+        check_acls(settings, Role.COORDINATOR)
     except RightMissing as refusal:
         return str(refusal)
     return ""

@@ -33,11 +33,11 @@ def test_shard_is_woken_until_it_reports_that_nothing_is_due(broker: Broker) -> 
         alarm.start()
         try:
             wait_until(lambda: min(woken()) >= 2, account=woken)
-            tallies.take(_progress(at_rest=(0, 1)))
+            tallies.handle(_progress(at_rest=(0, 1)))
             before = woken()
             wait_until(lambda: woken()[2] >= before[2] + 3, account=woken)
             assert all(now - then <= 1 for now, then in zip(woken()[:2], before[:2], strict=True))
-            tallies.take(_progress(at_rest=(2,)))
+            tallies.handle(_progress(at_rest=(2,)))
         finally:
             alarm.close()
 

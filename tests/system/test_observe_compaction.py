@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from streaming.embedded import Broker
-from streaming.kafka.rights import SOURCE_TOPIC
+from streaming.kafka.acls import SOURCE_TOPIC
 from streaming.observe.observer import Observer
 from tests.streaming.observe.writing import commit
 from tests.system.reading import Reader

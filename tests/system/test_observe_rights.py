@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 
 from streaming.errors import Exit
-from streaming.kafka.rights import SOURCE_TOPIC, Role
+from streaming.kafka.acls import SOURCE_TOPIC, Role
 from streaming.observe.source import have_source_made
 from tests.system.conftest import Service
 from tests.system.reading import Reader

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import CheckpointMismatch, Exit
-from streaming.kafka.rights import SOURCE_TOPIC
+from streaming.kafka.acls import SOURCE_TOPIC
 from streaming.observe import identity
 from streaming.observe import observer as module
 from streaming.observe import source as of_source

@@ -22,7 +22,7 @@ from streaming.query.operator.failpoints import VARIABLE
 from streaming.verify import verify
 from streaming.verify.findings import Kind
 from streaming.views import Raw, Views
-from streaming.wire.standing import Order
+from streaming.wire.newest_records import Order
 from tests.system.conftest import Service
 from tests.system.replaying import (
     Record,

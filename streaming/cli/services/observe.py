@@ -15,7 +15,7 @@ from streaming.cli.lib.options import (
     TopicPrefix,
 )
 from streaming.config.settings import Settings
-from streaming.kafka.rights import Role, commands
+from streaming.kafka.acls import Role, commands
 from streaming.logs import tell
 
 

@@ -298,12 +298,12 @@ def _telling_health(coordinator: "Coordinator", tell: Tell) -> Iterator[None]:
         yield
         return
     from streaming.health import Listener
-    from streaming.kafka.pulse import Pulse
+    from streaming.kafka.broker_monitor import BrokerMonitor
     from streaming.query.health import QueryHealth
 
     with (
-        Pulse.of(settings, coordinator.tallies) as pulse,
-        Listener(settings.health_host, settings.health_port, QueryHealth(coordinator, pulse)) as listener,
+        BrokerMonitor.of(settings, coordinator.tallies) as monitor,
+        Listener(settings.health_host, settings.health_port, QueryHealth(coordinator, monitor)) as listener,
     ):
         tell(CHECKS_AT.format(url=listener.url))
         yield

@@ -24,30 +24,30 @@ class SubscribedTopics:
         self._read: tuple[object, Snapshot | None] = None, None
         self._wanted: Wanted | None = None
 
-    def wanted(self, asked: frozenset[str]) -> Wanted | None:
+    def wanted(self, requested: frozenset[str]) -> Wanted | None:
         """Return the subscription; None until its topics have been read. The same object if nothing has changed.
 
         Args:
-            asked: Further topics about which the coordinator has asked.
+            requested: Further topics about which the coordinator has asked.
         """
         names, pattern, snapshot = self._subscription.names, self._subscription.pattern, self._watch.snapshot
-        topics = None if pattern else names | asked
+        topics = None if pattern else names | requested
         question = topics, pattern
         if question != self._question:
             self._question = question
             self._watch.ask(self, topics, self._age_ms)
         if not _knows(snapshot, topics):
             return None
-        if (question, asked) != self._read[0] or snapshot is not self._read[1]:
-            self._read, self._wanted = ((question, asked), snapshot), self._made(snapshot, asked)
+        if (question, requested) != self._read[0] or snapshot is not self._read[1]:
+            self._read, self._wanted = ((question, requested), snapshot), self._made(snapshot, requested)
         return self._wanted
 
-    def _made(self, snapshot: Snapshot, asked: frozenset[str]) -> Wanted:
+    def _made(self, snapshot: Snapshot, requested: frozenset[str]) -> Wanted:
         names, pattern = self._subscription.names, self._subscription.pattern
         if pattern is None:
-            return Wanted(tuple(sorted(names)), facts=_facts(snapshot, sorted(names | asked)))
+            return Wanted(tuple(sorted(names)), facts=_facts(snapshot, sorted(names | requested)))
         matched = tuple(sorted(name for name in (*snapshot.topics, *snapshot.unclear) if self._subscription.has(name)))
-        return Wanted((), pattern.pattern, matched, _facts(snapshot, dict.fromkeys((*matched, *sorted(asked)))))
+        return Wanted((), pattern.pattern, matched, _facts(snapshot, dict.fromkeys((*matched, *sorted(requested)))))
 
     def forget(self) -> None:
         """Stop reading the topics."""

@@ -23,7 +23,7 @@ from coordinator.member.consumer_config import AssignedPartition, Partitions, Ta
 from coordinator.member.consumer_member import AssignmentChanged
 from coordinator.member.effects import CoordinatorSilent, Effect, Failed, PartitionsLost
 from coordinator.member.owned_partitions import Change, OwnedPartitions
-from streaming.client.callbacks import Listening, told_all
+from streaming.client.callbacks import Listening, notify_all
 from streaming.client.consumer_protocol.driver import ConsumerProtocolDriver
 
 log = logging.getLogger(__name__)
@@ -32,13 +32,13 @@ log = logging.getLogger(__name__)
 class Subscriber(Listening, Protocol):
     """The owner of a participant."""
 
-    def wanted(self, asked: frozenset[str]) -> Wanted | None:
+    def wanted(self, requested: frozenset[str]) -> Wanted | None:
         """Return the subscription with the facts about its topics; None until the topics have been read.
 
         It is called before each step. If nothing has changed, it returns the same object.
 
         Args:
-            requested_topics: Further topics about which the coordinator has asked.
+            asked: Further topics about which the coordinator has asked.
         """
 
     def hear(self, effect: Effect) -> None:
@@ -97,7 +97,7 @@ class ConsumerProtocolParticipant:
                 if self._holding.owned:
                     log.warning("group %s: partitions lost, because %s", self._group_id, why)
                 self._target = None
-                with told_all(self._owner, _changes(self._holding.lose())):
+                with notify_all(self._owner, _changes(self._holding.lose())):
                     self._driver.released()
             case CoordinatorSilent(timeout_ms):
                 log.warning(
@@ -119,7 +119,7 @@ class ConsumerProtocolParticipant:
             self._driver.reconciled(target)
             return
         log.info("group %s: epoch %d assigns %d partitions", self._group_id, target.epoch, len(target.partitions))
-        with told_all(self._owner, _changes(self._holding.assign(target.partitions))):
+        with notify_all(self._owner, _changes(self._holding.assign(target.partitions))):
             self._driver.reconciled(target)
 
     def request_rebalance(self, reason: str) -> None:
@@ -134,7 +134,7 @@ class ConsumerProtocolParticipant:
         log.info("group %s: leaving, because %s", self._group_id, reason)
         self._followed = self._target = None
         try:
-            with told_all(self._owner, _changes(self._holding.leave() if is_ours else self._holding.lose())):
+            with notify_all(self._owner, _changes(self._holding.leave() if is_ours else self._holding.lose())):
                 pass
         finally:
             is_answered = self._driver.leave(reason, wait_s)

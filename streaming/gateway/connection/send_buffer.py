@@ -72,7 +72,7 @@ class SendBuffer:
 
     Args:
         holder: The connection.
-        memory_budget: The ledger of all connections.
+        memory_budget: The memory budget of all connections.
     """
 
     def __init__(self, holder: Holder, memory_budget: MemoryBudget) -> None:

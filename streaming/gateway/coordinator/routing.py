@@ -34,9 +34,9 @@ from streaming.errors import UserError
 from streaming.gateway.coordinator.batching import HeartbeatBatcher
 from streaming.gateway.coordinator.client import CoordinatorClient
 from streaming.gateway.coordinator.outstanding import OutstandingHeartbeats
+from streaming.wire.coordinator_cache import CoordinatorCache, RetryDecision
 from streaming.wire.inbox import OnAnswer
 from streaming.wire.records import encode_request
-from streaming.wire.whereabouts import Next, Whereabouts
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class Coordinators:
         open_client: Callable[..., CoordinatorClient] = CoordinatorClient,
     ) -> None:
         self._settings, self._loop, self._open_client = settings, loop, open_client
-        self._cache = Whereabouts(settings.topic_prefix, settings.peers)
+        self._cache = CoordinatorCache(settings.topic_prefix, settings.peers)
         self.outstanding = OutstandingHeartbeats()
         self._home = self._opened(settings.topic_prefix)
         self._clients = {settings.topic_prefix: self._home}
@@ -299,8 +299,8 @@ class Coordinators:
     def _heard(self, sent: _Sent, by: str, answer: AnyAnswer, size: int) -> None:
         if self._sent.get(sent.request_id) is not sent:
             return  # nobody waits for it
-        decision, request = self._cache.note(sent.group_id, by, answer), sent.request
-        if decision is Next.DONE or request is None or sent.at is not None:
+        decision, request = self._cache.record(sent.group_id, by, answer), sent.request
+        if decision is RetryDecision.DONE or request is None or sent.at is not None:
             sent.callback(answer, size)
             self._end(sent)
             return
@@ -310,11 +310,11 @@ class Coordinators:
             request = sent.request = structs.replace(request, member_id=answer.member_id)
         self._follow(sent, request, decision)
 
-    def _follow(self, sent: _Sent, request: Request, decision: Next) -> None:
-        if decision is Next.SEND_LATER:
+    def _follow(self, sent: _Sent, request: Request, decision: RetryDecision) -> None:
+        if decision is RetryDecision.SEND_LATER:
             self._go_later(sent, request)
             return
-        sent.tries = 1 if decision is Next.SEND_NOW else max(sent.tries, 1)
+        sent.tries = 1 if decision is RetryDecision.SEND_NOW else max(sent.tries, 1)
         self.client_(sent, request)
 
     def _go_later(self, sent: _Sent, request: Request) -> None:
@@ -339,7 +339,7 @@ class Coordinators:
             if prefix in self._clients:
                 self.client_(sent, sent.request)
             else:
-                self._follow(sent, sent.request, self._cache.note(sent.group_id, prefix, NOT_THERE))
+                self._follow(sent, sent.request, self._cache.record(sent.group_id, prefix, NOT_THERE))
 
     # -- brokers that cannot be reached; see `reach` ----------------------------------------------------------------
 
@@ -385,7 +385,7 @@ def _client_of(request: Request) -> tuple[str, str]:
 class HeartbeatBatchers:
     """The heartbeats that are sent together, for all coordinators: see `HeartbeatBatcher`."""
 
-    def __init__(self, cache: Whereabouts, clients: dict[str, CoordinatorClient]) -> None:
+    def __init__(self, cache: CoordinatorCache, clients: dict[str, CoordinatorClient]) -> None:
         self._cache, self._clients = cache, clients
         home = clients[cache.home].batcher
         self.tick_ms, self.until_tick_ms = home.tick_ms, home.until_tick_ms

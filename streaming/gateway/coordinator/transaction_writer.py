@@ -22,7 +22,7 @@ from coordinator.base.errors import ErrorCode
 from streaming.config.settings import Settings
 from streaming.gateway.coordinator.routing import ShardAddress
 from streaming.gateway.coordinator.transaction_ends import Ends
-from streaming.kafka.transactional import Place, Transaction, TransactionWriter
+from streaming.kafka.transactional import Transaction, TransactionWriter, WrittenRecord
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class Transactions:
 
     async def _try(self, send: Any, *arguments: Any) -> Written:
         try:
-            place: Place | None = await send(*arguments)
+            place: WrittenRecord | None = await send(*arguments)
         except KafkaError as error:
             if isinstance(error, BrokerResponseError) and error.errno in _PASSED_ON:
                 return Written(error.errno)

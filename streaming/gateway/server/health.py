@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry
 
-from streaming.kafka.pulse import Pulse
+from streaming.kafka.broker_monitor import BrokerMonitor
 
 LOOP_WAIT_S = 2.0
 
@@ -27,20 +27,20 @@ class GatewayHealth:
 
     def __init__(
         self,
-        pulse: Pulse,
+        brokers: BrokerMonitor,
         registry: CollectorRegistry,
         runs_within: Callable[[float], bool],
         silence_s: Callable[[], float],
         unreached: Callable[[], Sequence[str]],
     ) -> None:
-        self._pulse, self.registry, self._runs_within, self._silence_s = pulse, registry, runs_within, silence_s
+        self._brokers, self.registry, self._runs_within, self._silence_s = brokers, registry, runs_within, silence_s
         self._unreached = unreached
 
     def unhealthy_reasons(self) -> Sequence[str]:
         return [] if self._runs_within(LOOP_WAIT_S) else [f"its event loop has run no callback for {LOOP_WAIT_S:.0f} s"]
 
     def not_ready_reasons(self) -> Sequence[str]:
-        return [*self._pulse.not_ready_reasons(), *self._unreached()]
+        return [*self._brokers.not_ready_reasons(), *self._unreached()]
 
     def figures(self) -> dict[str, object]:
         silent_s = self._silence_s()

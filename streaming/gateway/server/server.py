@@ -38,7 +38,7 @@ from streaming.gateway.server.connection import Connection
 from streaming.gateway.server.find_coordinator import CoordinatorProbe
 from streaming.gateway.server.health import GatewayHealth
 from streaming.health import Listener
-from streaming.kafka.pulse import Pulse
+from streaming.kafka.broker_monitor import BrokerMonitor
 from streaming.kafka.topic_facts import TopicFacts
 
 log = logging.getLogger(__name__)
@@ -129,9 +129,9 @@ class Gateway:
         Raises:
             PortTaken: Another program listens on the port.
         """
-        pulse = self._watched.enter_context(Pulse.of(self.settings, tolerated=1.0))
+        brokers = self._watched.enter_context(BrokerMonitor.of(self.settings, tolerated=1.0))
         health = GatewayHealth(
-            pulse,
+            brokers,
             self.metrics.registry,
             self.runs_within,
             self.coordinators.silence_s,

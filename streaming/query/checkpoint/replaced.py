@@ -80,8 +80,8 @@ def refuse_replaced(spark: SparkSession, settings: Settings, stopping: Event | N
     if settings.checkpoint_may_be_outdated:
         checkpoint.delete_file(spark, f"{settings.checkpoint}/{NOTE}")
         return {}
-    if (note := _noted(spark, settings)) is not None:
-        raise replaced(settings, note.partition, note.offset)
+    if (noted := _noted(spark, settings)) is not None:
+        raise replaced(settings, noted.partition, noted.offset)
     if (newest := checkpoint.newest_plan(spark, settings)) is None:
         return {}
     finished = checkpoint.newest_finished_plan(spark, settings)
@@ -98,7 +98,7 @@ def replaced(settings: Settings, partition: int, offset: int) -> RequestsReplace
     return RequestsReplaced(REPLACED.format(requests=settings.requests_topic, partition=partition, offset=offset))
 
 
-def note(spark: SparkSession, settings: Settings, found: Note) -> None:
+def write_note(spark: SparkSession, settings: Settings, found: Note) -> None:
     """Write what was found to the checkpoint, so that every start is refused."""
     checkpoint.write_file(spark, f"{settings.checkpoint}/{NOTE}", msgspec.json.encode(found))
 

@@ -130,7 +130,7 @@ class ShardOperator:
         _reach("stepped", number)
         left = {received.offset for received in shard.deferred}
         deferred = [row for row in read if row[0] in left] if left else []
-        self._keep(shard, Held(None, next_offset, deferred), state)
+        self._store(shard, Held(None, next_offset, deferred), state)
         packs = list(pack(outputs, self.topics, number))
         if not read and shard.due_in_ms is not None:
             packs.append(self._wake(number))
@@ -154,7 +154,7 @@ class ShardOperator:
         if start < len(log) or not log:
             yield now_ms, log[start:]
 
-    def _keep(self, shard: Shard, held: Held, state: GroupState) -> None:
+    def _store(self, shard: Shard, held: Held, state: GroupState) -> None:
         """Store the shard in the state, and set its timeout."""
         if shard.is_blank and held.next_offset is None:
             state.remove()
@@ -254,14 +254,14 @@ def _tally(
 
 def _stop(log: Iterable[Received], outputs: Iterable[Output]) -> tuple[int, int, str] | None:
     """Return the last permitted request to stop as `Tally` has it; None without one."""
-    asked: dict[int, Any] = {each.offset: each.request for each in log if type(each.request) is StopCoordinator}
-    if not asked:
+    requested: dict[int, Any] = {each.offset: each.request for each in log if type(each.request) is StopCoordinator}
+    if not requested:
         return None
     answers = (output.answer for output in outputs if isinstance(output, Reply))
-    granted = [each.offset for each in answers if isinstance(each, StopCoordinatorAnswer) and each.offset in asked]
+    granted = [each.offset for each in answers if isinstance(each, StopCoordinatorAnswer) and each.offset in requested]
     if not granted:
         return None
-    request = asked[granted[-1]]
+    request = requested[granted[-1]]
     return request.log_end_offset, granted[-1], request.principal or ANONYMOUS
 
 

@@ -213,8 +213,8 @@ def account_of(error: BaseException) -> str:
     The frames name classes that have nothing to do with the cause. The text of a query's failure has the message of its
     cause, and neither its class nor the causes behind it.
     """
-    told = [str(error), *(f"Caused by: {cause}" for cause in _causes(error))]
-    return FRAME.sub("", "\n".join(told))
+    texts = [str(error), *(f"Caused by: {cause}" for cause in _causes(error))]
+    return FRAME.sub("", "\n".join(texts))
 
 
 FRAME = re.compile(r"^\s*(?:at [\w.$/@<>-]+\([^\n]*\)|\.\.\. \d+ more)[ \t]*\n?", re.MULTILINE)

@@ -48,7 +48,7 @@ NEEDED = {
 SPARK_CONFIG = {
     f"{_STORE}.minDeltasForSnapshot": "100",
     "spark.sql.streaming.stopTimeout": f"{STOP_WAIT_S}s",
-    "spark.sql.streaming.pollingDelay": "0ms",  # the bell, or else the trigger, says when a query asks for new records
+    "spark.sql.streaming.pollingDelay": "0ms",  # the wake-up or the trigger decides when a query asks for records
     # Spark checks retries of stages whose rows differ between attempts. Our rows are ranges of Kafka offsets and do not
     # differ.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",

@@ -22,7 +22,7 @@ from streaming.config.settings import Settings
 from streaming.kafka.clients import producer
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.query.watchers.progress import Tallies
-from streaming.query.watchers.threads import await_end, keep_at
+from streaming.query.watchers.threads import await_end, run_forever
 from streaming.wire.records import encode_request
 
 log = logging.getLogger(__name__)
@@ -47,14 +47,14 @@ class Alarm:
 
     def __init__(self, settings: Settings, tallies: Tallies) -> None:
         self._topic, self._shards, self._tallies = settings.requests_topic, settings.request_partitions, tallies
-        self._batch_ended = tallies.news()
+        self._batch_ended = tallies.batch_event()
         options = {"linger.ms": 0, "message.timeout.ms": SEND_WAIT_MS, "on_delivery": self._sent}
         self._producer = producer(settings, "coordinator-alarm", options)
         self._signing = settings.signing() if settings.access == "rules" else None
         self.refusal: str | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(
-            target=keep_at, args=(self._watch, "the alarm", self._closing), name="alarm", daemon=True
+            target=run_forever, args=(self._watch, "the alarm", self._closing), name="alarm", daemon=True
         )
 
     def start(self) -> None:

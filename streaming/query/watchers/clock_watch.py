@@ -1,8 +1,8 @@
 """What the times of new records tell of the clocks: that of the broker that wrote them, and this machine's.
 
-No member is expelled and no offset expires because of a wrong clock (design.md 7.6), so nothing else shows it. The bell
-reads records as they come. One that is dated later than now was certainly dated by another clock. One that comes while
-the bell has waited for a while is new, and its time is a few milliseconds old if the clocks agree.
+No member is expelled and no offset expires because of a wrong clock (design.md 7.6), so nothing else shows it. The
+wake-up reads records as they come. One that is dated later than now was certainly dated by another clock. One that
+comes while the wake-up has waited for a while is new, and its time is a few milliseconds old if the clocks agree.
 """
 
 import logging
@@ -35,20 +35,20 @@ class ClockWatch:
 
         Args:
             at_ms: The time at which the broker appended a record, by its clock.
-            waited_s: How long the bell had waited when the record came.
+            waited_s: How long the wake-up had waited when the record came.
         """
         ahead_ms = at_ms - unix_ms()
         if ahead_ms > self._slack_ms:
-            self._note(partition, "ahead of", ahead_ms)
+            self._record(partition, "ahead of", ahead_ms)
         elif waited_s >= NEW_AFTER_S and -ahead_ms > self._slack_ms + LATE_MS:
             if partition in self._suspected:  # the first one may have been there while no broker answered
-                self._note(partition, "behind", -ahead_ms)
+                self._record(partition, "behind", -ahead_ms)
             self._suspected.add(partition)
         elif waited_s >= NEW_AFTER_S:
             self._suspected.discard(partition)
-            self._note(partition, "", 0)
+            self._record(partition, "", 0)
 
-    def _note(self, partition: int, how: str, differ_ms: int) -> None:
+    def _record(self, partition: int, how: str, differ_ms: int) -> None:
         if how == self._wrong.get(partition, ""):
             return
         self._wrong[partition] = how

@@ -20,10 +20,10 @@ from pyspark.sql import SparkSession
 
 from streaming.config.settings import Settings
 from streaming.kafka.lookup import Found, Lookup
-from streaming.query.checkpoint.replaced import Note, RequestsReplaced, note, replaced
+from streaming.query.checkpoint.replaced import Note, RequestsReplaced, replaced, write_note
 from streaming.query.operator.continuity import LastRecord
 from streaming.query.watchers.progress import Tallies
-from streaming.query.watchers.threads import keep_at
+from streaming.query.watchers.threads import run_forever
 from streaming.wire.records import Tally
 
 CLIENT_ID = "coordinator-log-watch"
@@ -50,11 +50,14 @@ class LogWatch:
         self._settings = settings
         self.refusal: RequestsReplaced | None = None
         self._comparison = Comparison()
-        tallies.follow(self._comparison.take)
+        tallies.follow(self._comparison.handle)
         self._spark: SparkSession | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(
-            target=keep_at, args=(self._watch, "the check of handled requests", self._closing), name="log", daemon=True
+            target=run_forever,
+            args=(self._watch, "the check of handled requests", self._closing),
+            name="log",
+            daemon=True,
         )
 
     def begin_at(self, last_records: Mapping[int, Found]) -> None:
@@ -84,7 +87,7 @@ class LogWatch:
         """Note the difference, and end the query. The note comes first, since the process ends soon after."""
         assert self._spark is not None
         try:
-            note(self._spark, self._settings, found)
+            write_note(self._spark, self._settings, found)
         finally:
             self.refusal = replaced(self._settings, found.partition, found.offset)
 
@@ -107,7 +110,7 @@ class Comparison:
         self._epochs = {shard: record.epoch for shard, record in last_records.items()}
         self._add((shard, LastRecord(record.offset, record.at_ms)) for shard, record in last_records.items())
 
-    def take(self, tallies: Sequence[Tally]) -> None:
+    def handle(self, tallies: Sequence[Tally]) -> None:
         """Add the last records of a batch."""
         self._add((tally.shard, LastRecord(*tally.last)) for tally in tallies if tally.last is not None)
 
@@ -136,7 +139,7 @@ class Comparison:
                 del earlier[shard], found[shard]
         for shard, record in found.items():
             self._epochs[shard] = record.epoch
-            self._drop_before(shard, newest[shard])
+            self._remove_before(shard, newest[shard])
         return None
 
     def _add(self, records: Iterable[tuple[int, LastRecord]]) -> None:
@@ -154,7 +157,7 @@ class Comparison:
         with self._lock:
             return [end for end in self._ends[shard] if end.offset < record.offset]
 
-    def _drop_before(self, shard: int, record: LastRecord) -> None:
+    def _remove_before(self, shard: int, record: LastRecord) -> None:
         with self._lock:
             ends = self._ends[shard] = [end for end in self._ends[shard] if end.offset >= record.offset]
             if len(ends) == 1:

@@ -38,7 +38,7 @@ from streaming.kafka.clients import producer
 from streaming.kafka.reader import Record
 from streaming.kafka.topic_facts import TopicFacts
 from streaming.moments import unix_ms
-from streaming.query.watchers.threads import await_end, keep_at
+from streaming.query.watchers.threads import await_end, run_forever
 from streaming.wire.records import decode_group_record
 from streaming.wire.signing import Signer
 
@@ -95,7 +95,7 @@ class WatchedTopics:
         """The names of the topics."""
         return {named.topic for named in self._groups}
 
-    def take(self, record: OffsetRecord) -> None:
+    def handle(self, record: OffsetRecord) -> None:
         """Add the topic of an offset's record."""
         groups = self._groups.setdefault(Named(record.topic, record.topic_id or None), {})
         self._entries += record.group_id not in groups
@@ -106,7 +106,7 @@ class WatchedTopics:
     def _forget(self, named: Named) -> None:
         self._entries -= len(self._groups.pop(named))
 
-    def look(self, names: Iterable[str], facts: Mapping[str, TopicFact]) -> Iterator[tuple[str, OffsetTopic]]:
+    def compare(self, names: Iterable[str], facts: Mapping[str, TopicFact]) -> Iterator[tuple[str, OffsetTopic]]:
         """Yield the reports of topics about which the brokers have answered the same at the last look.
 
         Args:
@@ -114,9 +114,9 @@ class WatchedTopics:
             facts: Their answers. A topic without one is not judged.
         """
         before, self._suspects = self._suspects, {}
-        asked = set(names)
+        names_asked = set(names)
         for named, groups in list(self._groups.items()):
-            fact = facts.get(named.topic) if named.topic in asked else None
+            fact = facts.get(named.topic) if named.topic in names_asked else None
             if fact is None or named.topic_id == (fact.topic_id or NO_TOPIC):
                 continue
             self._suspects[named] = Suspect(fact.topic_id, dict(groups))
@@ -127,10 +127,10 @@ class WatchedTopics:
 
     def reported(self, group_id: str, topics: Iterable[OffsetTopic]) -> None:
         """Note that the brokers have a report. Its topics are watched again when the group commits for them."""
-        for told in topics:
-            named = Named(told.topic, told.topic_id)
+        for report in topics:
+            named = Named(report.topic, report.topic_id)
             groups = self._groups.get(named, {})
-            if groups.get(group_id, told.committed_ms + 1) <= told.committed_ms:
+            if groups.get(group_id, report.committed_ms + 1) <= report.committed_ms:
                 del groups[group_id]
                 self._entries -= 1
                 if not groups:
@@ -147,7 +147,7 @@ class OffsetTopicWatch:
         self._facts = TopicFacts(settings, CLIENT_ID)
         self._closing = threading.Event()
         self._thread = threading.Thread(
-            target=keep_at, args=(self._watch, "the look at the topics of offsets", self._closing),
+            target=run_forever, args=(self._watch, "the look at the topics of offsets", self._closing),
             name="offset topics", daemon=True,
         )  # fmt: skip
 
@@ -161,7 +161,7 @@ class OffsetTopicWatch:
         self._facts.close()
         await_end(self._thread)
 
-    def take(self, raw: Record) -> None:
+    def handle(self, raw: Record) -> None:
         """Add the next record of the groups topic. Any thread may call this."""
         if raw.value is None or not raw.key.startswith(b'["offset"'):
             return
@@ -171,7 +171,7 @@ class OffsetTopicWatch:
             return
         if isinstance(record, OffsetRecord):
             with self._lock:
-                self._watched.take(record)
+                self._watched.handle(record)
 
     def _watch(self) -> None:
         sender = producer(self._settings, CLIENT_ID, {"linger.ms": 0, "message.timeout.ms": SEND_WAIT_MS})
@@ -180,14 +180,14 @@ class OffsetTopicWatch:
             while not self._closing.wait(rest_s):
                 begun_s = time.monotonic()
                 try:
-                    self._look(sender)
+                    self._check(sender)
                 except UserError as error:  # other checks report unavailable brokers, and the next look may succeed
                     log.debug("the topics of offsets could not be looked at: %s", error)
                 rest_s = max(period_s, REST_PART * (time.monotonic() - begun_s))
         finally:
             sender.flush(CLOSE_WAIT_S)
 
-    def _look(self, sender: Producer) -> None:
+    def _check(self, sender: Producer) -> None:
         """Request the facts from the brokers once, and send the reports that are due.
 
         Raises:
@@ -199,9 +199,9 @@ class OffsetTopicWatch:
         facts = self._facts.of(sorted(names), ANSWER_WAIT_S)
         reports: dict[str, list[OffsetTopic]] = {}
         with self._lock:
-            for group_id, told in self._watched.look(names, facts):
+            for group_id, report in self._watched.compare(names, facts):
                 if len(reports) < REPORTS_AT_ONCE or group_id in reports:
-                    reports.setdefault(group_id, []).append(told)
+                    reports.setdefault(group_id, []).append(report)
         for group_id, topics in reports.items():
             request = _request(group_id, topics[:SUBSCRIBED_NAMES_MAX])
             value = self._signer.value_of(request, unix_ms())

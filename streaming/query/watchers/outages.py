@@ -20,7 +20,7 @@ from collections.abc import Collection
 
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
-from streaming.kafka.brokers import Brokers, look
+from streaming.kafka.brokers import Brokers, check_brokers
 from streaming.query.spark.failures import CAUSES, KAFKA_TIMEOUT, Causes, because
 from streaming.query.watchers.store_watch import StoreWatch
 
@@ -61,7 +61,7 @@ class Outage:
         error = because(account, self._settings, kind, self._causes)
         if error.exit_code != Exit.FAILED or not re.search(OF_BROKERS, account):
             return error
-        brokers, self._asked_s = look(self._settings.kafka_client_arguments(), self._topics), time.monotonic()
+        brokers, self._asked_s = check_brokers(self._settings.kafka_client_arguments(), self._topics), time.monotonic()
         is_unexplained = not brokers.sentence
         is_first = batches > self._batches or not self._was_unexplained
         if not may_begin_again(brokers, is_first=is_first, is_over=self._is_silence_over(brokers)):

@@ -74,12 +74,12 @@ class Tallies:
         self._latest: Batch | None = None
         self._totals = Totals()
         self._read_to: dict[int, int] = {}
-        self._news: list[threading.Event] = []
+        self._batch_events: list[threading.Event] = []
         self._followers: list[Callable[[Sequence[Tally]], None]] = []
 
-    def news(self) -> threading.Event:
+    def batch_event(self) -> threading.Event:
         """Return a new event that every batch sets. The only thread that waits for it clears it."""
-        self._news.append(event := threading.Event())
+        self._batch_events.append(event := threading.Event())
         return event
 
     def follow(self, follower: Callable[[Sequence[Tally]], None]) -> None:
@@ -126,7 +126,7 @@ class Tallies:
         with self._lock:
             return dict(self._due_ms)
 
-    def take(self, progress: dict[str, Any]) -> Batch:
+    def handle(self, progress: dict[str, Any]) -> Batch:
         """Store the progress of a batch, given as the JSON form of Spark's `StreamingQueryProgress`."""
         row = progress["observedMetrics"].get(_METRICS, {})
         shards = [msgspec.json.decode(text, type=Tally) for text in row.get("shards", [])]
@@ -150,7 +150,7 @@ class Tallies:
             )
             self._totals = self._totals.with_batch(self._latest)
             self._read_to = _read_to(progress)
-            for event in self._news:
+            for event in self._batch_events:
                 event.set()
             return self._latest
 
@@ -190,7 +190,7 @@ class ProgressLog:
         progress = msgspec.json.decode(event.progress().json())
         if progress["name"] != self._name:
             return  # another query runs in the same Java process
-        batch = self._tallies.take(progress)
+        batch = self._tallies.handle(progress)
         level = logging.INFO if batch.requests else logging.DEBUG
         log.log(
             level,

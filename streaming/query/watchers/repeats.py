@@ -28,10 +28,10 @@ from streaming.config.settings import Settings
 from streaming.kafka.clients import producer
 from streaming.kafka.reader import Record, TopicReader
 from streaming.moments import monotonic_ms, unix_ms
-from streaming.query.watchers.threads import await_end, keep_at
+from streaming.query.watchers.threads import await_end, run_forever
+from streaming.wire.newest_records import NewestRecords, Order, order_in
 from streaming.wire.records import AT_MS, VERSION, decode_group_key
 from streaming.wire.signing import Signer
-from streaming.wire.standing import Order, Standing, order_in
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class _Group(Struct):
     """
 
     shard: int
-    standing: Standing = field(default_factory=Standing)
+    newest: NewestRecords = field(default_factory=NewestRecords)
     late_ms: int | None = None
 
 
@@ -80,7 +80,7 @@ class Repeats:
         self._keys = 0
         self._next_ms = 0
 
-    def take(self, shard: int, key: bytes, order: Order | None, now_ms: int) -> None:
+    def handle(self, shard: int, key: bytes, order: Order | None, now_ms: int) -> None:
         """Add the next record of a partition.
 
         Args:
@@ -95,10 +95,10 @@ class Repeats:
             return
         group = self._groups.pop(group_id, None) or _Group(shard)
         self._groups[group_id] = group
-        before = len(group.standing.newest)
-        group.standing.take(key, order)
-        self._keys += len(group.standing.newest) - before
-        if not group.standing.late:
+        before = len(group.newest.newest)
+        group.newest.add(key, order)
+        self._keys += len(group.newest.newest) - before
+        if not group.newest.late:
             group.late_ms = None
             self._late.pop(group_id, None)
         elif group.late_ms is None:
@@ -117,11 +117,11 @@ class Repeats:
             if group.late_ms is None or group.late_ms > now_ms - SETTLING_MS or not room:
                 continue
             self._next_ms = now_ms + ASK_EVERY_MS
-            keys = list(group.standing.late)[:room]
+            keys = list(group.newest.late)[:room]
             room -= len(keys)
             for key in keys:
-                del group.standing.late[key]
-            if not group.standing.late:
+                del group.newest.late[key]
+            if not group.newest.late:
                 group.late_ms = None
                 del self._late[group_id]
             yield group.shard, _request(group_id, [decode_group_key(key) for key in keys if isinstance(key, bytes)])
@@ -129,7 +129,7 @@ class Repeats:
     def _make_room(self) -> None:
         while self._keys > KEYS_MAX:
             group_id = next(iter(self._groups))
-            self._keys -= len(self._groups.pop(group_id).standing.newest)
+            self._keys -= len(self._groups.pop(group_id).newest.newest)
             self._late.pop(group_id, None)
 
 
@@ -157,7 +157,7 @@ class RepeatWatch:
         self._signer = Signer(settings.signing(), COORDINATOR)
         self._closing = threading.Event()
         self._thread = threading.Thread(
-            target=keep_at,
+            target=run_forever,
             args=(self._watch, "the correction of late repeats", self._closing),
             name="repeats",
             daemon=True,
@@ -180,7 +180,7 @@ class RepeatWatch:
                 while not self._closing.is_set():
                     records = topic.gather(POLL_S, RECORDS_AT_ONCE)
                     for record in records:
-                        self._take(record)
+                        self._handle(record)
                         self._follow(record)
                     if topic.is_caught_up:  # a later record may correct a late repeat, so all records are read first
                         self._request_overdue(sender)
@@ -201,11 +201,11 @@ class RepeatWatch:
             options={"fetch.wait.max.ms": 1_000, "queued.max.messages.kbytes": 16_384},
         )
 
-    def _take(self, record: Record) -> None:
+    def _handle(self, record: Record) -> None:
         numbers = {name: number for name, number in record.headers if name in (VERSION, AT_MS) and number.isdigit()}
         version, at_ms = (int(numbers[name]) if name in numbers else None for name in (VERSION, AT_MS))
         order = order_in(record.value, version, at_ms)
-        self._repeats.take(record.partition, record.key, order, monotonic_ms())
+        self._repeats.handle(record.partition, record.key, order, monotonic_ms())
 
     def _request_overdue(self, sender: Producer) -> None:
         for shard, request in self._repeats.overdue(monotonic_ms()):

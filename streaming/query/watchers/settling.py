@@ -38,7 +38,7 @@ from streaming.kafka.deleting import delete_records
 from streaming.kafka.transaction_log import Batch, TransactionLog
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.query.watchers.progress import Tallies
-from streaming.query.watchers.threads import await_end, keep_at
+from streaming.query.watchers.threads import await_end, run_forever
 from streaming.query.watchers.unsettled import Unsettled
 from streaming.wire.signing import Signer
 
@@ -94,7 +94,7 @@ class Settling:
         self.settled: dict[int, int] = {}
         """By partition, the offset before which its shard has settled all transactions that have ended."""
 
-    def take(self, batch: Batch) -> None:
+    def handle(self, batch: Batch) -> None:
         """Add the next batch of a partition. An end without records is that of records that were deleted."""
         partition, producer_id = batch.partition, batch.producer_id
         if batch.is_committed is None:
@@ -103,7 +103,7 @@ class Settling:
             self._ended[partition].append(EndedTransaction(producer_id, first, batch.first, batch.is_committed))
         self._read_to[partition] = batch.offset + 1
 
-    def note(self, handled: Mapping[int, int], settled: Mapping[int, Settled]) -> None:
+    def record(self, handled: Mapping[int, int], settled: Mapping[int, Settled]) -> None:
         """Note what the batches have done so far.
 
         Args:
@@ -227,7 +227,7 @@ class TransactionWatch:
         self._closing = threading.Event()
         # while this thread stands still, all offsets inside transactions stay pending
         self._thread = threading.Thread(
-            target=keep_at,
+            target=run_forever,
             args=(self._read, "the reading of how transactions have ended", self._closing),
             name="transactions",
             daemon=True,
@@ -261,7 +261,7 @@ class TransactionWatch:
                     _read_ends(settling, transactions, wait_s)
                     self._report(settling, sender)
                     ends = settling.unsettled(transactions.ends())
-                    self.unsettled.note(ends, settling.settled, monotonic_ms())
+                    self.unsettled.record(ends, settling.settled, monotonic_ms())
                     deleting.delete(settling.needed_from())
         finally:
             sender.flush(CLOSE_WAIT_S)
@@ -270,7 +270,7 @@ class TransactionWatch:
         """Send the reports that are due."""
         sender.poll(0)
         handled = self._tallies.read_to
-        settling.note(handled, self._tallies.settled)  # read last, so it is not older
+        settling.record(handled, self._tallies.settled)  # read last, so it is not older
         for shard, report in settling.reports():
             value = self._signer.value_of(report, unix_ms())
             told = partial(_delivered, settling, shard, report.request_id)
@@ -281,11 +281,11 @@ def _read_ends(settling: Settling, transactions: TransactionLog, wait_s: float) 
     """Wait for batches, and for those that come soon after an end: one report has room for all of them."""
     before = settling.unreported
     for batch in transactions.read(wait_s):
-        settling.take(batch)
+        settling.handle(batch)
     until_s = time.monotonic() + LINGER_S
     while settling.unreported > before and (left_s := until_s - time.monotonic()) > 0:
         for batch in transactions.read(left_s):
-            settling.take(batch)
+            settling.handle(batch)
 
 
 def _delivered(settling: Settling, shard: int, request_id: str, error: KafkaError | None, message: Message) -> None:

@@ -34,14 +34,14 @@ class StopWatch:
     Args:
         stop: Makes the driver stop after its batch. It must not block.
 
-    `asked` is the stop of this driver: the shard, the offset of the request, and its principal; None without one.
+    `request` is the stop of this driver: the shard, the offset of the request, and its principal; None without one.
     """
 
     def __init__(self, settings: Settings, tallies: Tallies, stop: Callable[[], None]) -> None:
         self._settings, self._stop = settings, stop
         self._ends: Mapping[int, int] | None = None
-        self.asked: tuple[int, int, str] | None = None
-        tallies.follow(self.take)
+        self.request: tuple[int, int, str] | None = None
+        tallies.follow(self.handle)
 
     def begin(self) -> None:
         """Note the ends of the request topic: requests that name an earlier end are not for this driver.
@@ -58,7 +58,7 @@ class StopWatch:
         """Begin with the ends of the partitions of the request topic, by shard."""
         self._ends = ends
 
-    def take(self, tallies: Sequence[Tally]) -> None:
+    def handle(self, tallies: Sequence[Tally]) -> None:
         """Find a stop in the figures of a batch."""
         for tally in tallies:
             if tally.stop is None or self._ends is None:
@@ -67,14 +67,14 @@ class StopWatch:
             if log_end_offset < self._ends.get(tally.shard, 0):
                 log.warning("a request of %s to stop was for an earlier driver, and stops nothing", principal)
                 continue
-            self.asked = tally.shard, offset, principal
+            self.request = tally.shard, offset, principal
             self._stop()
 
     def confirm(self) -> None:
         """Append the record that the driver has stopped, if it was asked to."""
-        if self.asked is None:
+        if self.request is None:
             return
-        shard, offset, _ = self.asked
+        shard, offset, _ = self.request
         settings, wake = self._settings, Wake(sent_ms=unix_ms(), stopped=offset)
         signing = settings.signing() if settings.access == "rules" else None
         value = encode_request(wake) if signing is None else signing.signed(wake, unix_ms())

@@ -69,11 +69,11 @@ class StoreProbe:
     def ask(self) -> StoreUnavailable | None:
         """Return why the store does not answer, or takes no writes; None if it does. Any refusal is an answer."""
         try:
-            return self._look()
+            return self._check()
         except Py4JJavaError as error:
             return self._unavailable(account_of(error))
 
-    def _look(self) -> StoreUnavailable | None:
+    def _check(self) -> StoreUnavailable | None:
         if self._files is None:
             self._open()
         if self._files.getClass().getName() == HDFS and self._files.isInSafeMode():

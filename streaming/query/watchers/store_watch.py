@@ -26,7 +26,7 @@ from streaming.errors import StoreUnavailable, UserError
 from streaming.query.checkpoint.running import local_folder
 from streaming.query.spark.failures import CAUSES, Causes, unavailable
 from streaming.query.watchers.store_probe import StoreProbe
-from streaming.query.watchers.threads import keep_at
+from streaming.query.watchers.threads import run_forever
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Silence:
 
     Args:
         wait_s: The longest wait for the store.
-        unanswered: The sentence about a store that leaves a question without any answer.
+        on_silence: The sentence about a store that leaves a question without any answer.
         batches: Returns the number of batches that have ended.
         now_s: A clock that never goes back.
     """
@@ -61,11 +61,11 @@ class Silence:
     def __init__(
         self,
         wait_s: float,
-        unanswered: StoreUnavailable,
+        on_silence: StoreUnavailable,
         batches: Callable[[], int],
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._wait_s, self._unanswered, self._ended, self._now_s = wait_s, unanswered, batches, now_s
+        self._wait_s, self._on_silence, self._ended, self._now_s = wait_s, on_silence, batches, now_s
         self._lock = threading.RLock()
         self._asked_s: float | None = None
         self._is_answering = False
@@ -102,14 +102,14 @@ class Silence:
     def is_answering(self) -> bool:
         """Whether the store has answered the last question, as far as it has had the time for that."""
         with self._lock:
-            self._note_unanswered()
+            self._log_silence()
             return self._is_answering
 
     @property
     def outage(self) -> StoreUnavailable | None:
         """Why the store does not serve, until a batch has ended; None without an outage."""
         with self._lock:
-            self._note_unanswered()
+            self._log_silence()
             return self._latest()
 
     @property
@@ -124,10 +124,10 @@ class Silence:
             self._why, self._has_failed = None, False
         return self._why
 
-    def _note_unanswered(self) -> None:
+    def _log_silence(self) -> None:
         if self._asked_s is not None and self._now_s() - self._asked_s > ANSWER_WAIT_S:
             self._is_answering = False
-            self._begin(self._unanswered, self._asked_s)
+            self._begin(self._on_silence, self._asked_s)
 
     def _begin(self, why: StoreUnavailable, since_s: float) -> None:
         """Note an outage, or what is known of the one that lasts."""
@@ -170,7 +170,7 @@ class StoreWatch:
             return
         probe = StoreProbe(spark, settings, self._causes)
         work = (lambda: self._watch(probe), "the check of the checkpoint's store", self._closing)
-        self._thread = threading.Thread(target=keep_at, args=work, name="store", daemon=True)
+        self._thread = threading.Thread(target=run_forever, args=work, name="store", daemon=True)
         self._thread.start()
 
     def follow(self, query: StreamingQuery) -> None:

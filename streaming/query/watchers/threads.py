@@ -13,7 +13,7 @@ END_WAIT_S = 5.0
 """How long a stop waits for a thread. One that waits for silent brokers ends with the process."""
 
 
-def keep_at(work: Callable[[], None], what: str, closing: Event) -> None:
+def run_forever(work: Callable[[], None], what: str, closing: Event) -> None:
     """Run work to its end. After any error it begins anew, until the thread is to stop.
 
     An error that is repeated is logged once.

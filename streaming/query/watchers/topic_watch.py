@@ -26,7 +26,7 @@ from streaming.config.settings import Settings
 from streaming.errors import TopicMismatch, UserError
 from streaming.kafka import topics
 from streaming.kafka.any_broker import Reconnecting
-from streaming.query.watchers.threads import keep_at
+from streaming.query.watchers.threads import run_forever
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class TopicWatch:
         self._brokers = Reconnecting({**settings.kafka_client_arguments(), "client_id": "coordinator-topic-watch"})
         self._closing = threading.Event()
         self._thread = threading.Thread(
-            target=keep_at, args=(self._watch, "the check of the topics", self._closing), name="topics", daemon=True
+            target=run_forever, args=(self._watch, "the check of the topics", self._closing), name="topics", daemon=True
         )
 
     def start(self, ids: Mapping[str, str]) -> None:
@@ -74,12 +74,12 @@ class TopicWatch:
         risks = self._warn_of_risks([])
         check_s = time.monotonic() + CHECK_EVERY_S
         while not self._closing.wait(LOOK_EVERY_S) and self.refusal is None:
-            self.look()
+            self.check()
             if time.monotonic() >= check_s:
                 warned, risks = self._check(warned), self._warn_of_risks(risks)
                 check_s = time.monotonic() + CHECK_EVERY_S
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Compare the topics with those of the checkpoint. Other checks report brokers that do not answer."""
         try:
             with self._looking:

@@ -20,7 +20,7 @@ class Unsettled:
         self._lock = threading.Lock()
         self._waits: dict[int, _Wait] = {}
 
-    def note(self, ends: Mapping[int, int], settled: Mapping[int, int], now_ms: int) -> None:
+    def record(self, ends: Mapping[int, int], settled: Mapping[int, int], now_ms: int) -> None:
         """Note the ends of the topic's partitions, and the places before which the shards have settled all.
 
         Args:
@@ -45,7 +45,7 @@ class Unsettled:
         """Return for how long each of these shards has settled nothing.
 
         Args:
-            now_ms: As for `note`.
+            now_ms: As for `record`.
         """
         with self._lock:
             return {shard: max(0, now_ms - wait.since_ms) for shard, wait in self._waits.items()}

@@ -17,8 +17,8 @@ from streaming.views.sentences.records import Gap, Unreadable, to_line
 from streaming.views.state.fields import known
 from streaming.views.state.group import GroupView
 from streaming.views.state.version_follower import EVENTS, GROUPS
+from streaming.wire.newest_records import Order, order_in, order_of
 from streaming.wire.records import Tombstone, decode_event, decode_group_record
-from streaming.wire.standing import Order, order_in, order_of
 
 HISTORY_MAX = 20_000
 """The greatest weight of one group's history. Beyond it, the oldest events are dropped."""

@@ -7,11 +7,11 @@ from typing import Self
 
 from coordinator.base.hashing import shard_of
 from streaming.config.settings import Settings
-from streaming.kafka.offsets import Place
+from streaming.kafka.offsets import TopicAndPartition
 from streaming.kafka.reader import Progress, Record, TopicReader
 from streaming.views.api.fold import PublishedRecord, Raw, TopicKind, Views
+from streaming.wire.newest_records import Order
 from streaming.wire.records import AT_MS, VERSION
-from streaming.wire.standing import Order
 
 SILENCE_S = 30.0
 """The time without a record after which a command, or the dashboard, reports that the brokers do not answer."""
@@ -111,7 +111,7 @@ class Reading:
         return sum(end - self._reader.begins[place] for place, end in self._reader.ends.items())
 
     @property
-    def ends(self) -> Mapping[Place, int]:
+    def ends(self) -> Mapping[TopicAndPartition, int]:
         """By topic and partition, the end of the records when reading began."""
         return self._reader.ends
 
@@ -139,7 +139,7 @@ class Reading:
 
     # -- one record ----------------------------------------------------------------------------------------------------
 
-    def _start(self, place: Place, low: int) -> int:
+    def _start(self, place: TopicAndPartition, low: int) -> int:
         """Return the offset to start from in a partition: the position of the views, or the first record that still
         exists.
         """

@@ -47,8 +47,8 @@ from streaming.views.state.fields import PartitionKey, held, known
 from streaming.views.state.partition_moves import Moving
 from streaming.views.state.version_follower import VersionFollower
 from streaming.views.text import is_bare
+from streaming.wire.newest_records import Order, order_of
 from streaming.wire.records import Tombstone
-from streaming.wire.standing import Order, order_of
 
 
 def weight(event: AnyEvent) -> int:

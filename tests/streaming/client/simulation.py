@@ -226,7 +226,7 @@ class Worker:
             self.look_around()
         return {topic: (frozenset(),) * self.seen[topic] for topic in topics if self.seen.get(topic)}
 
-    def tell(self, change: Change[TopicPartition]) -> None:
+    def notify(self, change: Change[TopicPartition]) -> None:
         self.history.append(f"{change.call.name.lower()} {words(change.partitions)}")
         self.calls.called(change.call, change.partitions)
         if change.call is ListenerCall.ASSIGNED:
@@ -234,7 +234,7 @@ class Worker:
         if self.simulation.faults.fails("listener"):
             raise MeantToFail
 
-    def keep(self, owned: frozenset[TopicPartition]) -> None:
+    def keep_owned(self, owned: frozenset[TopicPartition]) -> None:
         """Ignore the call: the participant keeps the owned partitions."""
 
     def hear(self, effect: Effect) -> None:

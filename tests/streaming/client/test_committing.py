@@ -89,7 +89,7 @@ def s(monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 
 def test_an_automatic_commit_is_sent_once_in_an_interval_with_changed_positions(s: Stage) -> None:
-    s.commits.keep(frozenset({P0, P1}))
+    s.commits.keep_owned(frozenset({P0, P1}))
     s.driver.sent.clear()
     s.reading.had = {P0: at(5)}
     s.now_ms = 4_999
@@ -134,7 +134,7 @@ def test_a_commit_raises_its_error_after_callbacks_of_earlier_commits(s: Stage) 
 
 
 def test_an_offset_of_another_members_partition_is_not_sent(s: Stage) -> None:
-    s.commits.keep(frozenset({P0}))
+    s.commits.keep_owned(frozenset({P0}))
     s.driver.sent.clear()
     with pytest.raises(CommitFailedError, match="This member does not own t 1"):
         s.commits.commit({P1: at(1)}, 10)
@@ -150,7 +150,7 @@ def test_commits_without_a_response_fail_when_the_consumer_closes(s: Stage) -> N
 
 
 def test_new_partitions_start_at_the_offsets_that_are_fetched_for_them(s: Stage) -> None:
-    s.commits.keep(frozenset({P0, P1}))
+    s.commits.keep_owned(frozenset({P0, P1}))
     assert s.driver.sent == [(TopicPartitions("t", (0, 1)),)]
     s.commits.fetch_if_unplaced()
     assert len(s.driver.sent) == 1, "the fetch is under way"
@@ -160,8 +160,8 @@ def test_new_partitions_start_at_the_offsets_that_are_fetched_for_them(s: Stage)
 
 
 def test_offsets_are_fetched_again_after_a_timeout(s: Stage) -> None:
-    s.commits.keep(frozenset({P0}))
+    s.commits.keep_owned(frozenset({P0}))
     with pytest.raises(KafkaTimeoutError):
-        s.commits.place(10)
+        s.commits.place_readers(10)
     s.commits.fetch_if_unplaced()
     assert len(s.driver.sent) == 2

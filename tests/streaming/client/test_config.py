@@ -92,9 +92,9 @@ def test_kafkas_consumer_gets_no_group_settings() -> None:
 def test_every_client_gets_the_connection_settings() -> None:
     given = {"bootstrap_servers": "b:9093", "security_protocol": "SSL", "ssl_cafile": "ca.pem"}
     config = configure_consumer({"group_id": "g", "client_id": "ana", "max_poll_records": 7} | given)
-    assert config.way == given
+    assert config.connection == given
     assert config.reading.items() >= given.items()
-    assert configure_member({"group_id": "g"} | given).way == given
+    assert configure_member({"group_id": "g"} | given).connection == given
 
 
 # -- the consumer protocol ---------------------------------------------------------------------------------------------

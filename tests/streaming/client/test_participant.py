@@ -23,17 +23,17 @@ BOTH = pytest.mark.parametrize("strategies", [EAGER, COOPERATIVE], ids=["eager",
 
 def interrupt(worker: Worker, what: ListenerCall) -> None:
     """Raise KeyboardInterrupt in one call of a worker's listener, once."""
-    tell = worker.tell
+    tell = worker.notify
 
     def interrupted(change: Change[TopicPartition]) -> None:
         if change.call is what:
-            worker.tell = tell  # type: ignore[method-assign]
+            worker.notify = tell  # type: ignore[method-assign]
             worker.simulation.faults = Faults()
         tell(change)
         if change.call is what:
             raise KeyboardInterrupt
 
-    worker.tell = interrupted  # type: ignore[method-assign]
+    worker.notify = interrupted  # type: ignore[method-assign]
 
 
 def run_into_interrupt(s: Simulation, worker: Worker) -> None:

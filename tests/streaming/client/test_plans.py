@@ -183,7 +183,7 @@ def test_under_eager_only_sticky_sends_the_last_assignment() -> None:
     """Protocol.md 6.5, 7.3: its user data has the member's last assignment and its generation."""
     strategies = resolve(["range", "sticky", "cooperative-sticky"])
     told = {"sticky": LastAssignment(owned("t1", "t0"), 1)}
-    offered = offer(strategies, ["t"], owned=owned("u0"), generation_id=9, told=told)
+    offered = offer(strategies, ["t"], owned=owned("u0"), generation_id=9, last=told)
     subscriptions = {p.name: read_subscription(p.metadata) for p in offered}
     assert all((s.owned, s.generation_id) == ({}, 9) for s in subscriptions.values())
     assert subscriptions["range"].user_data is None

@@ -23,7 +23,7 @@ from coordinator.messages.responses import (
     JoinGroupAnswer,
     RebalanceNotice,
 )
-from streaming.client.following import Lane
+from streaming.client.group_router import CoordinatorRoute
 from streaming.client.transport import Transport
 from tests.system.waiting import HANG_S
 
@@ -101,7 +101,7 @@ class Beating(Listening):
 
 def test_heartbeats_of_one_turn_are_sent_together_and_answered_apart(transport: Transport) -> None:
     appended: Queue[tuple[Request, int | None]] = Queue()
-    transport._append_to = lambda lane, request, partition=None, on_error=None: appended.put((request, partition))  # type: ignore
+    transport._append_to = lambda route, request, partition=None, on_error=None: appended.put((request, partition))  # type: ignore
     transport._producer.partitions_for = lambda topic: {0}
     ana, bo = Beating(transport, "g", generation_id=1), Beating(transport, "h", generation_id=1)
     while not isinstance(found := appended.get(timeout=HANG_S), tuple) or not isinstance(found[0], Heartbeats):
@@ -117,7 +117,7 @@ def test_heartbeats_of_one_turn_are_sent_together_and_answered_apart(transport: 
 
 def test_bare_heartbeats_of_the_consumer_protocol_are_sent_together_and_others_alone(transport: Transport) -> None:
     appended: Queue[tuple[Request, int | None]] = Queue()
-    transport._append_to = lambda lane, request, partition=None, on_error=None: appended.put((request, partition))  # type: ignore
+    transport._append_to = lambda route, request, partition=None, on_error=None: appended.put((request, partition))  # type: ignore
     transport._producer.partitions_for = lambda topic: {0}
     classic = Beating(transport, "g", generation_id=1)
     bare = Beating(transport, "h", ConsumerGroupHeartbeat, member_epoch=5)
@@ -206,12 +206,12 @@ def test_a_mailbox_moves_to_a_partition_whose_leader_answers(transport: Transpor
     updates: list[None] = []
     transport._clients = [SimpleNamespace(cluster=SimpleNamespace(request_update=lambda: updates.append(None)))]
     while len(asked_first) < 6:  # the names are random
-        reader, lane = FrozenLeaders(), Lane("elsewhere", secrets.token_hex(16), transport._home.signer)
+        reader, route = FrozenLeaders(), CoordinatorRoute("elsewhere", secrets.token_hex(16), transport._home.signer)
         updates.clear()
-        transport._read_replies(reader, lane)
+        transport._read_replies(reader, route)
         *silent, answered = reader.asked
         assert (len(silent), answered % 2) == (1 - reader.asked[0] % 2, 1)
         assert len(updates) == len(silent)
         assert reader.at == {TopicPartition("elsewhere.replies", answered): 7}
-        assert (shard_of(lane.inbox, 6), lane.key) == (answered, lane.inbox.encode())
+        assert (shard_of(route.inbox, 6), route.key) == (answered, route.inbox.encode())
         asked_first.add(reader.asked[0])

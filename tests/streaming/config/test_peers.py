@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from streaming.config.settings import BadSettings, Settings
-from streaming.kafka.rights import Role, commands
+from streaming.kafka.acls import Role, commands
 
 KEY = "0123456789abcdef0123456789abcdef"
 

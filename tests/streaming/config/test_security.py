@@ -11,7 +11,7 @@ from hypothesis import settings as bounds
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from streaming.client.config import WAY_NAMES
+from streaming.client.config import CONNECTION_NAMES
 from streaming.config import spellings
 from streaming.config.security import MECHANISMS
 from streaming.config.settings import BadSettings, Settings
@@ -185,8 +185,8 @@ def test_a_key_may_be_in_the_certificates_file(files: Certificates) -> None:
 
 def test_a_members_configuration_accepts_every_option_of_kafka_python(files: Certificates) -> None:
     settings = Settings.load(**SCRAM, ssl_cafile=str(files.ca), ssl_certfile=str(files.both))
-    assert set(settings.kafka_client_arguments()) <= WAY_NAMES
-    assert "ssl_password" in WAY_NAMES
+    assert set(settings.kafka_client_arguments()) <= CONNECTION_NAMES
+    assert "ssl_password" in CONNECTION_NAMES
 
 
 def test_names_are_escaped_for_scram_if_the_library_does_not_escape_them() -> None:

@@ -9,7 +9,7 @@ import trustme
 from streaming.config.security import PlaintextRefused
 from streaming.config.settings import BadSettings, Settings
 from streaming.config.tls import client_context, server_context
-from streaming.kafka.rights import Role, commands
+from streaming.kafka.acls import Role, commands
 from tests.streaming.config.test_security import SCRAM
 from tests.system.secured import KEY_PASSWORD, Certificates
 

@@ -34,7 +34,7 @@ from streaming.gateway.relay.authorizer import Authorizer
 from streaming.gateway.security.broker_acls import NOTHING_IS_ALLOWED
 from streaming.gateway.server import serving
 from streaming.gateway.server.connection import Connection
-from streaming.kafka.transactional import Place, Transaction, TransactionWriter
+from streaming.kafka.transactional import Transaction, TransactionWriter, WrittenRecord
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.parts import OWN_TOPIC, FakeShared, turn
 from tests.streaming.gateway.serving_bench import ServingBench
@@ -285,7 +285,7 @@ def test_errors_of_the_clients_transaction_are_passed_on(
 ):
     """All other errors are the gateway's own: the client finds its coordinator again, and retries."""
 
-    async def fails(*_: object) -> Place:
+    async def fails(*_: object) -> WrittenRecord:
         raise error("no")
 
     monkeypatch.setattr(TransactionWriter, "write", fails)
@@ -305,9 +305,11 @@ class StoringWriter:
         if self._refuses:
             raise InvalidTxnStateError("no")
 
-    async def write(self, transaction: Transaction, partition: int, key: bytes, value: bytes, until_s: float) -> Place:
+    async def write(
+        self, transaction: Transaction, partition: int, key: bytes, value: bytes, until_s: float
+    ) -> WrittenRecord:
         self._requests.append((self._topic, "write", partition))
-        return Place(41, "an id")
+        return WrittenRecord(41, "an id")
 
     def close(self) -> None:
         pass

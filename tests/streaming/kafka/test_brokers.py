@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.kafka.brokers import Brokers, Partition, look
+from streaming.kafka.brokers import Brokers, Partition, check_brokers
 
 ALL = frozenset({1, 2, 3})
 
@@ -52,5 +52,5 @@ def test_a_sentence_names_few_of_many() -> None:
 
 
 def test_addresses_without_a_broker_do_not_answer() -> None:
-    found = look({"bootstrap_servers": "127.0.0.1:9,127.0.0.1:10"}, ["c.replies"])
+    found = check_brokers({"bootstrap_servers": "127.0.0.1:9,127.0.0.1:10"}, ["c.replies"])
     assert found == Brokers("127.0.0.1:9,127.0.0.1:10", error="111 ECONNREFUSED")

@@ -7,7 +7,7 @@ import pytest
 
 from streaming.config.settings import Settings
 from streaming.kafka import topics
-from streaming.kafka.rights import Role, commands
+from streaming.kafka.acls import Role, commands
 from streaming.kafka.topics import directory_layout, layout, lease_layout
 
 

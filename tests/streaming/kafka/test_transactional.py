@@ -14,7 +14,7 @@ from kafka.future import Future
 
 from streaming.config.settings import Settings
 from streaming.kafka import transactional as module
-from streaming.kafka.transactional import RESPONSE_BYTES_MAX, Place, Transaction, TransactionWriter
+from streaming.kafka.transactional import RESPONSE_BYTES_MAX, Transaction, TransactionWriter, WrittenRecord
 from tests.system.waiting import HANG_S
 
 OPEN = Transaction("x", 7, 3)
@@ -107,7 +107,7 @@ def test_a_record_is_written_within_its_time(monkeypatch: pytest.MonkeyPatch):
     brokers = Brokers()
     writer = writer_at(monkeypatch, brokers)
     asyncio.run(writer.join(OPEN, 1, time.monotonic() + 60))
-    assert asyncio.run(writer.write(OPEN, 1, *RECORD, time.monotonic() + 60)) == Place(41, str(OLD))
+    assert asyncio.run(writer.write(OPEN, 1, *RECORD, time.monotonic() + 60)) == WrittenRecord(41, str(OLD))
     assert brokers.sent == [
         "FindCoordinatorRequest", "AddPartitionsToTxnRequest",
         "DescribeProducersRequest", "ProduceRequest", "MetadataRequest",
@@ -119,7 +119,7 @@ def test_a_record_is_written_again_if_the_topic_was_made_anew(monkeypatch: pytes
     brokers = Brokers()
     brokers.topic_ids = [NEW, NEW]
     writer = writer_at(monkeypatch, brokers)
-    assert asyncio.run(writer.write(OPEN, 1, *RECORD, time.monotonic() + 60)) == Place(41, str(NEW))
+    assert asyncio.run(writer.write(OPEN, 1, *RECORD, time.monotonic() + 60)) == WrittenRecord(41, str(NEW))
     assert brokers.sent == ["DescribeProducersRequest", "ProduceRequest", "MetadataRequest"] * 2
 
 
@@ -170,7 +170,7 @@ def test_the_open_transactions_of_a_partition_are_bounded(
         with pytest.raises(CoordinatorLoadInProgressError):
             asyncio.run(writing)
     else:
-        assert asyncio.run(writing) == Place(41, str(OLD))
+        assert asyncio.run(writing) == WrittenRecord(41, str(OLD))
 
 
 def test_requests_for_a_partition_wait_for_their_turns(monkeypatch: pytest.MonkeyPatch):
@@ -213,8 +213,8 @@ def test_a_producer_that_is_refused_takes_no_turn_while_it_pauses(monkeypatch: p
             await asyncio.sleep(0)
         brokers.producers = []
         brokers.topic_ids = [OLD, OLD]
-        assert await writer.write(Transaction("y", 8, 0), 1, *RECORD, later()) == Place(41, str(OLD))
-        assert await refused == Place(41, str(OLD))
+        assert await writer.write(Transaction("y", 8, 0), 1, *RECORD, later()) == WrittenRecord(41, str(OLD))
+        assert await refused == WrittenRecord(41, str(OLD))
 
     asyncio.run(main())
 

@@ -8,8 +8,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
+from streaming.kafka.acls import SOURCE_TOPIC, Role, commands
 from streaming.kafka.offsets import Offsets, Why
-from streaming.kafka.rights import SOURCE_TOPIC, Role, commands
 from streaming.observe.failures import CAUSES
 from streaming.observe.naming import ASK_AGAIN_S, Naming
 from streaming.observe.operator import Name

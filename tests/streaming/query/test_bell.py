@@ -1,4 +1,4 @@
-"""Tests of the bell: when the query looks for records. The test holds the listener and the clock."""
+"""Tests of the wake-up: when the query looks for records. The test holds the listener and the clock."""
 
 import queue
 from collections.abc import Iterator, Sequence
@@ -12,9 +12,9 @@ from py4j.protocol import Py4JError
 from coordinator.messages.heartbeats import Heartbeat, Heartbeats
 from coordinator.messages.requests import DescribeGroup, Request
 from streaming.config.settings import Settings
-from streaming.query.watchers import bell, bell_clock, threads
-from streaming.query.watchers.bell import TRIGGER_MS, Bell, Company
+from streaming.query.watchers import manual_clock, threads, trigger_wakeup
 from streaming.query.watchers.progress import Tallies
+from streaming.query.watchers.trigger_wakeup import TRIGGER_MS, BurstDetector, TriggerWakeup
 from streaming.wire.records import encode_request
 from tests.system.waiting import HANG_S
 
@@ -36,7 +36,7 @@ def ended(batch_id: int, read_to: int) -> dict[str, Any]:
 
 
 class Stage:
-    """A bell with a listener and a clock that write down what the bell does with them.
+    """A wake-up with a listener and a clock that write down what the wake-up does with them.
 
     `seen` has the words `listen OFFSET`, `heard`, `nothing` and `look` in the order of the calls.
     """
@@ -46,8 +46,8 @@ class Stage:
         self._looks: queue.Queue[list[str]] = queue.Queue()
         self._arriving: queue.Queue[Any] = queue.Queue()
         self.tallies = Tallies()
-        self.tallies.take(ended(1, read_to=5))
-        self.bell = Bell(Settings(), self.tallies)
+        self.tallies.handle(ended(1, read_to=5))
+        self.bell = TriggerWakeup(Settings(), self.tallies)
 
     def arrive(self, *requests: Request, at_ms: int = 0) -> None:
         """Add records that arrive, with the broker's time."""
@@ -96,11 +96,11 @@ class Stage:
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """A stage on which nothing happens by the passing of time, unless the test changes that."""
     stage = Stage()
-    monkeypatch.setattr(bell, "consumer", lambda *_: stage)
-    monkeypatch.setattr(bell_clock, "stand_still", lambda *_: stage)
+    monkeypatch.setattr(trigger_wakeup, "consumer", lambda *_: stage)
+    monkeypatch.setattr(manual_clock, "install_manual_clock", lambda *_: stage)
     for name in ("LOOK_EVERY_S", "GATHER_S", "BATCH_WAIT_S"):
-        monkeypatch.setattr(bell, name, NEVER_S)
-    monkeypatch.setattr(bell, "PAUSE_S", dict.fromkeys(bell.PAUSE_S, NEVER_S))
+        monkeypatch.setattr(trigger_wakeup, name, NEVER_S)
+    monkeypatch.setattr(trigger_wakeup, "PAUSE_S", dict.fromkeys(trigger_wakeup.PAUSE_S, NEVER_S))
     yield stage
     stage.bell.close()
 
@@ -113,7 +113,7 @@ def test_the_query_looks_when_a_record_arrives_and_when_its_batch_has_ended(stag
     start(stage)
     stage.arrive(DESCRIBE)
     assert stage.await_looks(1) == ["listen 5", "heard", "look"]
-    stage.tallies.take(ended(2, read_to=6))
+    stage.tallies.handle(ended(2, read_to=6))
     stage.arrive(DESCRIBE)
     assert stage.await_looks(2) == ["listen 5", "heard", "look", "look", "listen 6", "heard", "look"]
 
@@ -127,7 +127,7 @@ def test_a_bell_that_fails_makes_the_query_look_and_begins_again(stage, monkeypa
             raise failures.pop()
         return stage
 
-    monkeypatch.setattr(bell, "consumer", listener)
+    monkeypatch.setattr(trigger_wakeup, "consumer", listener)
     monkeypatch.setattr(threads, "RETRY_WAIT_S", 0.0)
     start(stage)
     stage.arrive(DESCRIBE)
@@ -140,12 +140,12 @@ def test_a_heartbeat_waits_for_those_of_other_clients_but_no_other_request_waits
     assert stage.await_looks(1) == ["listen 5", "heard", "heard", "heard", "look"]
 
 
-PAUSES = [("PAUSE_S", dict.fromkeys(bell.PAUSE_S, 0.01)), ("GATHER_S", 0.01), ("HEARD_MAX", 1)]
+PAUSES = [("PAUSE_S", dict.fromkeys(trigger_wakeup.PAUSE_S, 0.01)), ("GATHER_S", 0.01), ("HEARD_MAX", 1)]
 
 
 @pytest.mark.parametrize(("bound", "value"), PAUSES)
 def test_heartbeats_alone_wait_for_a_pause_but_not_for_long_and_not_for_many(stage, monkeypatch, bound, value):
-    monkeypatch.setattr(bell, bound, value)
+    monkeypatch.setattr(trigger_wakeup, bound, value)
     start(stage)
     stage.arrive(HEARTBEAT)
     assert stage.await_looks(1) == ["listen 5", "heard", "look"]
@@ -153,18 +153,18 @@ def test_heartbeats_alone_wait_for_a_pause_but_not_for_long_and_not_for_many(sta
 
 def test_after_a_batch_of_heartbeats_the_query_does_not_look_at_once(stage, monkeypatch):
     """Those that come a little later wait for one another again."""
-    monkeypatch.setattr(bell, "HEARD_MAX", 1)
+    monkeypatch.setattr(trigger_wakeup, "HEARD_MAX", 1)
     start(stage)
     stage.arrive(HEARTBEAT)
     stage.await_looks(1)
-    stage.tallies.take(ended(2, read_to=6))
+    stage.tallies.handle(ended(2, read_to=6))
     stage.arrive(DESCRIBE)
     assert stage.await_looks(1)[3:] == ["listen 6", "heard", "look"]
 
 
 def test_the_query_looks_now_and_then_although_no_record_is_heard(stage, monkeypatch):
-    """A record that the bell has missed is found then. The bell waits for the end of no batch."""
-    monkeypatch.setattr(bell, "LOOK_EVERY_S", 0.01)
+    """A record that the wake-up has missed is found then. The wake-up waits for the end of no batch."""
+    monkeypatch.setattr(trigger_wakeup, "LOOK_EVERY_S", 0.01)
     start(stage)
     assert stage.await_looks(2)[:4] == ["listen 5", "look", "listen 5", "look"]
 
@@ -177,7 +177,7 @@ def test_the_query_looks_often_while_the_broker_refuses_the_listener(stage):
 
 
 def test_the_bell_listens_again_if_a_batch_takes_long(stage, monkeypatch):
-    monkeypatch.setattr(bell, "BATCH_WAIT_S", 0.01)
+    monkeypatch.setattr(trigger_wakeup, "BATCH_WAIT_S", 0.01)
     start(stage)
     stage.arrive(DESCRIBE, DESCRIBE)
     assert stage.await_looks(4) == ["listen 5", "heard", "look", "look"] * 2
@@ -187,7 +187,7 @@ def test_a_spark_without_such_a_clock_keeps_its_own(stage, monkeypatch, caplog):
     def no_clock(*_: object) -> None:
         raise Py4JError("no such method")
 
-    monkeypatch.setattr(bell_clock, "stand_still", no_clock)
+    monkeypatch.setattr(manual_clock, "install_manual_clock", no_clock)
     start(stage)
     assert "looks every 50 ms: no such method" in caplog.text
     assert stage.seen == []
@@ -197,7 +197,7 @@ def test_a_heartbeat_after_one_that_was_alone_does_not_wait(stage):
     start(stage)
     stage.arrive(HEARTBEAT, DESCRIBE, at_ms=10_000)
     stage.await_looks(1)
-    stage.tallies.take(ended(2, read_to=7))
+    stage.tallies.handle(ended(2, read_to=7))
     stage.arrive(HEARTBEAT, at_ms=13_000)
     assert stage.await_looks(2)[4:] == ["look", "listen 7", "heard", "look"]
 
@@ -212,5 +212,5 @@ def test_a_heartbeat_after_one_that_was_alone_does_not_wait(stage):
     ],
 )
 def test_heartbeats_wait_if_others_came_with_the_last_ones(times_ms: list[int], wait: list[bool]):
-    company = Company()
+    company = BurstDetector()
     assert [company.joins(1_790_000_000_000 + at_ms) for at_ms in times_ms] == wait

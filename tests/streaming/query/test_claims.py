@@ -10,7 +10,7 @@ def record(kind: Kind, driver: str, term: int, after: int = NOTHING) -> LeaseRec
 def read(*records: LeaseRecord, first: int = 0) -> Claims:
     claims = Claims()
     for offset, each in enumerate(records, first):
-        claims.take(offset, each)
+        claims.handle(offset, each)
     return claims
 
 
@@ -34,7 +34,7 @@ def test_claim_does_not_count_after_a_renewal_that_it_has_not_seen() -> None:
 def test_renewals_of_a_former_holder_count_for_nobody() -> None:
     claims = read(*HELD, record(Kind.CLAIM, "bo", 2, after=1), record(Kind.RENEWAL, "ana", 1))
     assert (holder(claims), claims.last) == ("bo", 2)
-    claims.take(4, record(Kind.RELEASE, "ana", 1))
+    claims.handle(4, record(Kind.RELEASE, "ana", 1))
     assert holder(claims) == "bo"
 
 
@@ -48,8 +48,8 @@ def test_released_lease_has_no_holder_and_is_claimed_after_the_release() -> None
     assert holder(claims) is None
     claim = claims.claim("bo", "host of bo")
     assert (claim.term, claim.after) == (2, 2)
-    assert claims.take(3, claim)
-    assert not claims.take(4, claim), "a claim that comes twice counts once"
+    assert claims.handle(3, claim)
+    assert not claims.handle(4, claim), "a claim that comes twice counts once"
 
 
 def test_stop_of_the_holder_releases_the_lease_and_that_of_another_driver_counts_for_nobody() -> None:

@@ -44,7 +44,7 @@ def test_clocks_may_differ_by_the_slack_and_a_record_may_be_late(
 def test_a_record_that_was_there_before_shows_no_clock_that_is_behind(
     watch: ClockWatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After an outage the bell hears old records first, and it may have waited for the first of them."""
+    """After an outage the wake-up hears old records first, and it may have waited for the first of them."""
     for at_ms, waited_s in ((NOW_MS - HOUR_MS, WAITED_S), (NOW_MS - HOUR_MS, 0.1), (NOW_MS, WAITED_S)):
         watch.heard(3, at_ms, waited_s)
     watch.heard(3, NOW_MS - HOUR_MS, WAITED_S)

@@ -55,29 +55,29 @@ def compare(comparison: Comparison, log: Log) -> Note | None:
 
 def test_a_log_that_has_not_moved_is_not_read() -> None:
     log, comparison = Log(), Comparison()
-    comparison.take([log.append(3)])
+    comparison.handle([log.append(3)])
     assert compare(comparison, log) is None
     asked = log.asked
     assert compare(comparison, log) is None
-    comparison.take([tally(2, log.now_ms)])  # a batch without records
+    comparison.handle([tally(2, log.now_ms)])  # a batch without records
     assert compare(comparison, log) is None
     assert log.asked == asked
 
 
 def test_a_shard_costs_one_lookup_while_its_leader_stays() -> None:
     log, comparison = Log(), Comparison()
-    comparison.take([log.append(1)])
+    comparison.handle([log.append(1)])
     assert compare(comparison, log) is None
     log.asked = 0
-    comparison.take([log.append(1)])
-    comparison.take([log.append(1)])
+    comparison.handle([log.append(1)])
+    comparison.handle([log.append(1)])
     assert compare(comparison, log) is None
     assert log.asked == 1
 
 
 def test_the_newest_handled_record_is_compared() -> None:
     log, comparison = Log(), Comparison()
-    comparison.take([handled := log.append(5)])
+    comparison.handle([handled := log.append(5)])
     log.cut(3)
     log.append(9)
     found = compare(comparison, log)
@@ -88,13 +88,13 @@ def test_the_newest_handled_record_is_compared() -> None:
 def test_a_log_that_was_replaced_between_two_batches_is_noticed(length: int) -> None:
     """The later batch ends with a record that is in the log. Only the leader epoch shows that others may not be."""
     log, comparison = Log(), Comparison()
-    comparison.take([log.append(2)])
+    comparison.handle([log.append(2)])
     assert compare(comparison, log) is None
-    comparison.take([log.append(3)])
-    comparison.take([log.append(3)])
+    comparison.handle([log.append(3)])
+    comparison.handle([log.append(3)])
     log.cut(length)
     log.append(20)
-    comparison.take([log.append(1)])
+    comparison.handle([log.append(1)])
     found = compare(comparison, log)
     assert found is not None
     assert found.offset == 7, "of the last batch before the cut"
@@ -103,10 +103,10 @@ def test_a_log_that_was_replaced_between_two_batches_is_noticed(length: int) -> 
 def test_a_new_leader_with_all_records_is_no_difference() -> None:
     log, comparison = Log(), Comparison()
     for _ in range(3):
-        comparison.take([log.append(2)])
-        comparison.take([log.append(2)])
+        comparison.handle([log.append(2)])
+        comparison.handle([log.append(2)])
         log.cut(1_000)
-        comparison.take([log.append(2)])
+        comparison.handle([log.append(2)])
         assert compare(comparison, log) is None
         assert not comparison.waiting
 
@@ -117,7 +117,7 @@ def test_the_first_comparison_includes_the_record_of_the_start() -> None:
     comparison.begin_at({0: Found(4, log.now_ms, log.epoch)})
     log.cut(4)
     log.append(5)
-    comparison.take([log.append(1)])
+    comparison.handle([log.append(1)])
     found = compare(comparison, log)
     assert found is not None
     assert found.offset == 4
@@ -125,13 +125,13 @@ def test_the_first_comparison_includes_the_record_of_the_start() -> None:
 
 def test_a_broker_that_does_not_answer_is_asked_again() -> None:
     log, comparison = Log(2), Comparison()
-    comparison.take([log.append(5, 0), log.append(5, 1)])
+    comparison.handle([log.append(5, 0), log.append(5, 1)])
     log.unavailable = {1}
     assert compare(comparison, log) is None
     assert comparison.waiting.keys() == {1}
     log.cut(3, 1)
     log.append(9, 1)
-    comparison.take([log.append(1, 1)])
+    comparison.handle([log.append(1, 1)])
     assert compare(comparison, log) is None
     log.unavailable = set()
     found = compare(comparison, log)
@@ -142,13 +142,13 @@ def test_a_broker_that_does_not_answer_is_asked_again() -> None:
 def test_the_kept_ends_of_batches_are_bounded() -> None:
     """The oldest and the newest stay."""
     log, comparison = Log(), Comparison()
-    comparison.take([log.append(1)])
+    comparison.handle([log.append(1)])
     assert compare(comparison, log) is None
     for _ in range(10 * KEPT_MAX):
-        comparison.take([log.append(1)])
+        comparison.handle([log.append(1)])
     log.asked = 0
     log.cut(1_000_000)
-    comparison.take([log.append(1)])
+    comparison.handle([log.append(1)])
     assert compare(comparison, log) is None
     assert KEPT_MAX // 2 <= log.asked <= KEPT_MAX + 1
 

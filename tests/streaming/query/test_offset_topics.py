@@ -21,14 +21,14 @@ def record(topic_id: str | None, committed_ms: int = 1, group_id: str = "g", top
 
 
 def look(watched: WatchedTopics, current_id: str | None, topic: str = "t") -> list[tuple[str, OffsetTopic]]:
-    return list(watched.look({topic}, {topic: TopicFact(topic, current_id, 1 if current_id else 0)}))
+    return list(watched.compare({topic}, {topic: TopicFact(topic, current_id, 1 if current_id else 0)}))
 
 
 @pytest.mark.parametrize("current_id", [None, B])
 def test_a_topic_that_is_gone_is_reported_after_two_equal_answers(current_id: str | None):
     """One broker may be behind the others: it does not know a new topic yet, or still knows an old one."""
     watched = WatchedTopics()
-    watched.take(record(A, 7))
+    watched.handle(record(A, 7))
     assert look(watched, current_id) == []
     assert look(watched, current_id) == [("g", OffsetTopic("t", A, current_id, 7))]
     assert look(watched, A) == []
@@ -38,21 +38,21 @@ def test_a_topic_that_is_gone_is_reported_after_two_equal_answers(current_id: st
 @pytest.mark.parametrize(("topic_id", "current_id"), [(A, A), (NO_TOPIC, None)])
 def test_a_topic_that_has_not_changed_is_not_reported(topic_id: str, current_id: str | None):
     watched = WatchedTopics()
-    watched.take(record(topic_id))
+    watched.handle(record(topic_id))
     assert [look(watched, current_id) for _ in range(3)] == [[], [], []]
 
 
 def test_a_topic_about_which_the_brokers_say_nothing_is_not_reported():
     """As one that this process may not describe."""
     watched = WatchedTopics()
-    watched.take(record(A))
-    assert [list(watched.look({"t"}, {})) for _ in range(3)] == [[], [], []]
+    watched.handle(record(A))
+    assert [list(watched.compare({"t"}, {})) for _ in range(3)] == [[], [], []]
 
 
 @pytest.mark.parametrize("current_id", [None, B])
 def test_offsets_without_an_id_are_reported_too(current_id: str | None):
     watched = WatchedTopics()
-    watched.take(record(None, 7))
+    watched.handle(record(None, 7))
     assert look(watched, current_id) == []
     assert look(watched, current_id) == [("g", OffsetTopic("t", None, current_id, 7))]
 
@@ -60,24 +60,24 @@ def test_offsets_without_an_id_are_reported_too(current_id: str | None):
 def test_a_report_is_about_commits_that_were_read_before_the_brokers_were_asked():
     """A commit between the two looks may be for a topic that was made in between."""
     watched = WatchedTopics()
-    watched.take(record(None, 7))
+    watched.handle(record(None, 7))
     look(watched, None)
-    watched.take(record(None, 9))
+    watched.handle(record(None, 9))
     assert look(watched, None) == [("g", OffsetTopic("t", None, None, 7))]
     assert look(watched, None) == [("g", OffsetTopic("t", None, None, 9))]
 
 
 def test_a_report_is_repeated_until_the_brokers_have_it():
     watched = WatchedTopics()
-    watched.take(record(A, 7))
-    watched.take(record(A, 8, "h"))
+    watched.handle(record(A, 7))
+    watched.handle(record(A, 8, "h"))
     look(watched, None)
     reports = look(watched, None)
     assert [group_id for group_id, _ in reports] == ["g", "h"]
     assert look(watched, None) == reports
     watched.reported("g", [reports[0][1]])
     assert look(watched, None) == reports[1:]
-    watched.take(record(A, 9, "h"))
+    watched.handle(record(A, 9, "h"))
     watched.reported("h", [reports[1][1]])
     look(watched, None)
     assert look(watched, None) == [("h", OffsetTopic("t", A, None, 9))], "it has committed again meanwhile"
@@ -89,7 +89,7 @@ def test_the_watched_topics_are_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "ENTRIES_MAX", 2)
     watched = WatchedTopics()
     for number, topic in enumerate("abab"):
-        watched.take(record(A, number, topic=topic))
+        watched.handle(record(A, number, topic=topic))
     assert watched.names == {"a", "b"}
-    watched.take(record(A, 1, "h", "c"))
+    watched.handle(record(A, 1, "h", "c"))
     assert watched.names == {"b", "c"}

@@ -31,7 +31,7 @@ class Query:
             self.looks += 1
             return brokers
 
-        self._monkeypatch.setattr(outages, "look", look)
+        self._monkeypatch.setattr(outages, "check_brokers", look)
         refusal = self.outage.refusal(account, QueryFailed, batches)
         assert refusal is None or isinstance(refusal, QueryFailed)
         return refusal

@@ -23,15 +23,15 @@ class Driver:
 
     def write(self, producer_id: int, place: int, shard: int = 0, records: int = 1) -> None:
         """Read records of a producer."""
-        self.settling.take(Batch(shard, producer_id, place, place + records - 1))
+        self.settling.handle(Batch(shard, producer_id, place, place + records - 1))
 
     def end(self, producer_id: int, place: int, shard: int = 0, *, commits: bool = True) -> None:
         """Read the end of a producer's transaction."""
-        self.settling.take(Batch(shard, producer_id, place, place, commits))
+        self.settling.handle(Batch(shard, producer_id, place, place, commits))
 
     def reports(self) -> Reported:
         """Return the reports that are due: shard, begin, end, ended transactions, open ones. The brokers take each."""
-        self.settling.note(self.handled, self.shards)
+        self.settling.record(self.handled, self.shards)
         reports = []
         for shard, report in self.settling.reports():
             self.ids[shard] = report.request_id
@@ -271,8 +271,8 @@ def test_a_partition_is_unsettled_until_all_of_it_is_read_and_settled():
 
 def test_reports_have_the_id_of_the_topic():
     settling = Settling("id")
-    settling.take(Batch(3, 7, 0, 0))
-    settling.take(Batch(3, 7, 1, 1, is_committed=True))
-    settling.note({}, {3: ("", 0)})
+    settling.handle(Batch(3, 7, 0, 0))
+    settling.handle(Batch(3, 7, 1, 1, is_committed=True))
+    settling.record({}, {3: ("", 0)})
     ((_, report),) = settling.reports()
     assert (report.topic_id, report.principal, report.group_id) == ("id", module.COORDINATOR, "")

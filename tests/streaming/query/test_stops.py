@@ -24,12 +24,12 @@ def watch(ends: dict[int, int]) -> tuple[StopWatch, threading.Event]:
 def test_only_a_request_since_the_start_stops_a_driver(log_end_offset: int, *, stops_it: bool) -> None:
     """The record itself may be a copy that was written after the start."""
     stops, stopping = watch({0: 99, 1: 10})
-    stops.take([tally(12, 1, shard=0), replace(tally(12, 1, shard=1), stop=(log_end_offset, 12, BY))])
+    stops.handle([tally(12, 1, shard=0), replace(tally(12, 1, shard=1), stop=(log_end_offset, 12, BY))])
     assert stopping.is_set() == stops_it
-    assert stops.asked == ((1, 12, BY) if stops_it else None)
+    assert stops.request == ((1, 12, BY) if stops_it else None)
 
 
 def test_batch_without_a_request_stops_nothing() -> None:
     stops, stopping = watch({0: 0})
-    stops.take([tally(5, 1)])
+    stops.handle([tally(5, 1)])
     assert not stopping.is_set()

@@ -5,7 +5,7 @@ from threading import Event, Thread
 import pytest
 
 from streaming.query.watchers import threads
-from streaming.query.watchers.threads import await_end, keep_at
+from streaming.query.watchers.threads import await_end, run_forever
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def test_work_that_fails_begins_again_and_a_repeated_error_is_logged_once(caplog
         if texts:
             raise OSError(texts.pop(0))
 
-    keep_at(work, "the watch", Event())
+    run_forever(work, "the watch", Event())
     logged = [text.removeprefix("the watch failed, and begins again: ") for text in caplog.messages]
     assert logged == ["no broker", "no topic", "no broker"]
 
@@ -35,13 +35,13 @@ def test_work_that_fails_ends_with_its_thread() -> None:
             closing.set()
         raise OSError("no broker")
 
-    keep_at(work, "the watch", closing)
+    run_forever(work, "the watch", closing)
     assert began == 3
 
 
 def test_work_that_has_ended_is_not_repeated() -> None:
     ended: list[str] = []
-    keep_at(lambda: ended.append("once"), "the watch", Event())
+    run_forever(lambda: ended.append("once"), "the watch", Event())
     assert ended == ["once"]
 
 

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable
-from streaming.kafka.offsets import EARLIEST, LATEST, Offsets, Place, Why
+from streaming.kafka.offsets import EARLIEST, LATEST, Offsets, TopicAndPartition, Why
 from streaming.views.state.lag import Bounds, EndOffsets, gone_unread, lag
 
 PLACES = [("t", partition) for partition in range(3)]
@@ -18,10 +18,10 @@ class Brokers:
 
     def __init__(self, unknown: dict[int, Why], *, are_unreachable: bool = False) -> None:
         self.unknown, self.are_unreachable = unknown, are_unreachable
-        self.asked: list[tuple[int, list[Place]]] = []
-        self.begins: dict[Place, int] = {}
+        self.asked: list[tuple[int, list[TopicAndPartition]]] = []
+        self.begins: dict[TopicAndPartition, int] = {}
 
-    def ask(self, places: Iterable[Place], at_ms: int) -> Offsets:
+    def ask(self, places: Iterable[TopicAndPartition], at_ms: int) -> Offsets:
         places = list(places)
         self.asked.append((at_ms, places))
         if self.are_unreachable:
@@ -91,7 +91,7 @@ def test_the_beginning_of_a_log_is_asked_for_where_it_matters(ends: EndOffsets) 
     """Not for a partition that is read to its end, nor for one without a committed offset."""
     ends._asker = brokers = Brokers({2: Why.SILENT})
     brokers.begins = {("t", 0): 4}
-    places: list[Place] = [("t", 0), ("t", 1), ("t", 2), ("t", 3)]
+    places: list[TopicAndPartition] = [("t", 0), ("t", 1), ("t", 2), ("t", 3)]
     assert ends.bounds(dict(zip(places, (3, 10, 5, None), strict=True))) == {
         ("t", 0): Bounds(4, 10), ("t", 1): Bounds(0, 10), ("t", 3): Bounds(0, 10),
     }  # fmt: skip

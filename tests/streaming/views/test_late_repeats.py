@@ -19,7 +19,7 @@ from streaming.verify.findings import Kind
 from streaming.views import Views
 from streaming.views.api.reading import Reading
 from streaming.views.api.watching import Fetched, Reader
-from streaming.wire.standing import order_in
+from streaming.wire.newest_records import order_in
 from tests.streaming.verify.test_verify import judge, kinds
 from tests.streaming.views.test_views import AT_MS, LATER_MS, folded, known, raws
 from tests.streaming.views.written import Written, WrittenTopics, converse
@@ -216,7 +216,7 @@ def requested(world: WrittenTopics, found: Repeats | None = None, now_ms: int = 
     """Read the whole topic, and return the requests that are due after the settling time."""
     found = found or Repeats()
     for record in world.topics["groups"]:
-        found.take(0, record.key, record.raw.order, now_ms)
+        found.handle(0, record.key, record.raw.order, now_ms)
     assert not list(found.overdue(now_ms + SETTLING_MS - 1))
     return [request for _, request in found.overdue(now_ms + SETTLING_MS)]
 
@@ -287,7 +287,7 @@ def test_keys_requested_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     world.repeat(0)
     found, counts = Repeats(), []
     for record in world.topics["groups"]:
-        found.take(0, record.key, record.raw.order, 0)
+        found.handle(0, record.key, record.raw.order, 0)
     for now_ms in range(SETTLING_MS, SETTLING_MS + 3 * repeats.ASK_EVERY_MS, repeats.ASK_EVERY_MS // 2):
         counts.append(sum(len(r.offsets) + r.group for _, r in found.overdue(now_ms)))
     assert counts == [3, 0, 3, 0, 3, 0]
@@ -309,5 +309,5 @@ def test_remembered_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unreadable_record_is_ignored() -> None:
     found = Repeats()
     for key, value in ((b"{", b"{}"), (b'["group","g"]', b"{}"), (b'["group","g"]', b"[" * 100_000)):
-        found.take(0, key, order_in(value, None, None), 0)
+        found.handle(0, key, order_in(value, None, None), 0)
     assert not list(found.overdue(SETTLING_MS))

@@ -132,13 +132,13 @@ class ConsumerWorker:
             self._made = key, Wanted(tuple(sorted(self.topics)), self.regex, matched, facts)
         return self._made[1]
 
-    def tell(self, change: Change[TopicPartition]) -> None:
+    def notify(self, change: Change[TopicPartition]) -> None:
         self.history.append(f"{change.call.name.lower()} {words(change.partitions)}")
         self.calls.called(change.call, change.partitions)
         if self.simulation.faults.fails("listener"):
             raise MeantToFail
 
-    def keep(self, owned: frozenset[TopicPartition]) -> None:
+    def keep_owned(self, owned: frozenset[TopicPartition]) -> None:
         """Ignore the call: the participant keeps the owned partitions."""
 
     def hear(self, effect: Effect) -> None:

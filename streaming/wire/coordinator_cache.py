@@ -27,7 +27,7 @@ NAMES_MAX = 100_000
 ASK_SOURCE_EVERY = 3
 
 
-class Next(Enum):
+class RetryDecision(Enum):
     """What becomes of a request once it is answered."""
 
     DONE = auto()  # the answer is for the sender
@@ -36,7 +36,7 @@ class Next(Enum):
     SEND_LATER = auto()  # the group has not reached the coordinator that it was sent to
 
 
-class Place(NamedTuple):
+class CachedCoordinator(NamedTuple):
     """The coordinator of a name.
 
     Args:
@@ -59,7 +59,7 @@ class Place(NamedTuple):
         return not (self.number or self.slot_number)
 
 
-class Whereabouts:
+class CoordinatorCache:
     """The coordinators of names.
 
     Args:
@@ -70,7 +70,7 @@ class Whereabouts:
     def __init__(self, home: str, others: Sequence[str] = ()) -> None:
         self.home = home
         self._in_turn = [*others, home] if others else []
-        self._places: dict[str, Place] = {}
+        self._entries: dict[str, CachedCoordinator] = {}
 
     def of(self, group_id: str, tries: int = 0) -> str:
         """Return the prefix of the coordinator to which a request about a group goes.
@@ -78,70 +78,70 @@ class Whereabouts:
         Args:
             tries: How often the request was refused.
         """
-        place = self._places.get(group_id)
-        if place is None:
+        entry = self._entries.get(group_id)
+        if entry is None:
             return self.home
-        asks_source = not (tries if place.is_guess else tries % ASK_SOURCE_EVERY)
-        return place.source if asks_source and not place.is_reached else place.to
+        asks_source = not (tries if entry.is_guess else tries % ASK_SOURCE_EVERY)
+        return entry.source if asks_source and not entry.is_reached else entry.to
 
-    def note(self, group_id: str, by: str, answer: AnyAnswer) -> Next:
+    def record(self, group_id: str, by: str, answer: AnyAnswer) -> RetryDecision:
         """Store what an answer says about the place of a group. Return what becomes of its request.
 
         Args:
             by: The prefix of the coordinator that answered.
         """
-        place = self._places.get(group_id)
+        entry = self._entries.get(group_id)
         if answer.code == ErrorCode.NOT_COORDINATOR.number:
             if answer.moved is not UNSET and self._follow(group_id, by, answer.moved):
-                return Next.SEND_NOW
-            if place is None or place.is_guess:
-                return self._guess(group_id, by, place)
-            return Next.SEND_LATER
+                return RetryDecision.SEND_NOW
+            if entry is None or entry.is_guess:
+                return self._guess(group_id, by, entry)
+            return RetryDecision.SEND_LATER
         is_answered = answer.code != ErrorCode.COORDINATOR_NOT_AVAILABLE.number  # else the brokers did not take it
-        if is_answered and place is not None and by in (place.source, place.to):
-            source = place.source if by == place.to else by
-            reached = place._replace(to=by, source=source, is_reached=True)
-            if reached != place:
+        if is_answered and entry is not None and by in (entry.source, entry.to):
+            source = entry.source if by == entry.to else by
+            reached = entry._replace(to=by, source=source, is_reached=True)
+            if reached != entry:
                 self._put(group_id, reached)
-        return Next.DONE
+        return RetryDecision.DONE
 
     def knows(self, group_id: str) -> bool:
         """Return whether a redirection has named a coordinator of a group."""
-        return group_id in self._places
+        return group_id in self._entries
 
     def reached(self) -> set[str]:
         """Return the prefixes of the coordinators that groups have reached, without the configured one."""
-        return {place.to for place in self._places.values() if place.is_reached} - {self.home}
+        return {entry.to for entry in self._entries.values() if entry.is_reached} - {self.home}
 
     def is_in_transit(self, group_id: str) -> bool:
         """Return whether a redirection has named a coordinator that the group may not have reached."""
-        place = self._places.get(group_id)
-        return place is not None and not place.is_reached
+        entry = self._entries.get(group_id)
+        return entry is not None and not entry.is_reached
 
     def _follow(self, group_id: str, by: str, moved: Moved) -> bool:
-        place = self._places.get(group_id, Place("", 0, by))
+        entry = self._entries.get(group_id, CachedCoordinator("", 0, by))
         if moved.of == "slot":
-            if moved.number <= place.slot_number or (place.number and by != place.to):
+            if moved.number <= entry.slot_number or (entry.number and by != entry.to):
                 return False
-            self._put(group_id, Place(moved.to, place.number, by, slot_number=moved.number))
+            self._put(group_id, CachedCoordinator(moved.to, entry.number, by, slot_number=moved.number))
             return True
-        if (moved.number, by == place.to) <= (place.number, False):
+        if (moved.number, by == entry.to) <= (entry.number, False):
             return False
-        self._put(group_id, Place(moved.to, moved.number, by, slot_number=place.slot_number))
+        self._put(group_id, CachedCoordinator(moved.to, moved.number, by, slot_number=entry.slot_number))
         return True
 
-    def _guess(self, group_id: str, by: str, place: Place | None) -> Next:
+    def _guess(self, group_id: str, by: str, entry: CachedCoordinator | None) -> RetryDecision:
         """Return what becomes of a request for which no coordinator is known. Store the next one to ask."""
         if not self._in_turn:
-            return Next.DONE
-        if place is None or by == place.to:  # else another request has stored the next one already
-            asked = self._in_turn.index(place.to) if place is not None and place.to in self._in_turn else -1
-            place = Place(self._in_turn[(asked + 1) % len(self._in_turn)], 0, self.home)
-            self._put(group_id, place)
-        return Next.SEND_LATER if place.to == self.home else Next.ASK_NEXT
+            return RetryDecision.DONE
+        if entry is None or by == entry.to:  # else another request has stored the next one already
+            index = self._in_turn.index(entry.to) if entry is not None and entry.to in self._in_turn else -1
+            entry = CachedCoordinator(self._in_turn[(index + 1) % len(self._in_turn)], 0, self.home)
+            self._put(group_id, entry)
+        return RetryDecision.SEND_LATER if entry.to == self.home else RetryDecision.ASK_NEXT
 
-    def _put(self, group_id: str, place: Place) -> None:
-        self._places.pop(group_id, None)
-        self._places[group_id] = place
-        if len(self._places) > NAMES_MAX:
-            del self._places[next(iter(self._places))]
+    def _put(self, group_id: str, entry: CachedCoordinator) -> None:
+        self._entries.pop(group_id, None)
+        self._entries[group_id] = entry
+        if len(self._entries) > NAMES_MAX:
+            del self._entries[next(iter(self._entries))]

@@ -1,4 +1,4 @@
-"""The clock of the query's trigger, which stands still until the bell moves it on.
+"""The clock of the query's trigger, which stands still until the wake-up moves it on.
 
 A query waits for a time of its trigger's clock. Spark's own clock that stands still, ManualClock, wakes it 100 times a
 second to look at the time. This clock wakes it when the time has changed, so that a query at rest uses no processor.
@@ -26,7 +26,7 @@ public class {NAME} extends org.apache.spark.util.ManualClock {{
 """
 
 
-def stand_still(spark: SparkSession, query: StreamingQuery) -> Any:
+def install_manual_clock(spark: SparkSession, query: StreamingQuery) -> Any:
     """Replace the clock of a query's trigger by one that only its `advance` moves, and return it.
 
     Args:

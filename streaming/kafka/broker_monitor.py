@@ -33,7 +33,7 @@ class Handled(Protocol):
         """The number of batches that have ended since the start."""
 
 
-class Pulse:
+class BrokerMonitor:
     """A thread that requests the end of the request topic every few seconds, inside a `with` block.
 
     Args:
@@ -77,7 +77,7 @@ class Pulse:
         """
         return time.monotonic() - self._moved_s if self.waiting else 0.0
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Send one request to the brokers."""
         try:
             found = self._ask()
@@ -97,6 +97,6 @@ class Pulse:
 
     def _watch(self) -> None:
         while True:
-            self.look()
+            self.check()
             if self._closing.wait(ASK_EVERY_S):
                 return

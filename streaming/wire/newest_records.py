@@ -63,7 +63,7 @@ def order_in(value: bytes | None, version: int | None, at_ms: int | None) -> Ord
     return None if own_ms is None else Order(own_ms, dated.version)
 
 
-class Standing(Struct):
+class NewestRecords(Struct):
     """The last and the newest records of one group on the topic.
 
     Args:
@@ -82,12 +82,12 @@ class Standing(Struct):
     late: dict[Key, Order] = field(default_factory=dict)
     corrected: int = 0
 
-    def take(self, key: Key, order: Order) -> bool:
+    def add(self, key: Key, order: Order) -> bool:
         """Record the order of the group's next record. Return whether it is newer than all earlier ones of its key."""
         before = self.newest.get(key)
         is_newer = before is None or order > before
         if is_newer:
-            self.corrected += self.stands_wrong(key)
+            self.corrected += self.is_outdated(key)
             self.newest[key] = order
         if self._is_behind(order):
             self.late[key] = order
@@ -95,10 +95,10 @@ class Standing(Struct):
             self.late.pop(key, None)
             if before is not None and order < before:
                 self.late[key] = order
-            self._go_on(order)
+            self._advance(order)
         return is_newer
 
-    def stands_wrong(self, key: Key) -> bool:
+    def is_outdated(self, key: Key) -> bool:
         """Return whether the key's last record is older than an earlier record of the key."""
         return key in self.late and self.late[key] < self.newest[key]
 
@@ -107,7 +107,7 @@ class Standing(Struct):
             return True
         return order.version < self.highest and order.at_ms <= self.latest_ms
 
-    def _go_on(self, order: Order) -> None:
+    def _advance(self, order: Order) -> None:
         """Store the highest version so far. The earlier records of a repeated batch have been repeated as well."""
         if order.version < self.highest:
             self.began_ms, self.highest = min(order.at_ms, self.latest_ms + 1), 0

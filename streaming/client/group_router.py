@@ -15,10 +15,10 @@ from coordinator.base.errors import ErrorCode
 from coordinator.messages.heartbeats import Heartbeats
 from coordinator.messages.requests import Request, SyncGroup
 from coordinator.messages.responses import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer
+from streaming.wire.coordinator_cache import CoordinatorCache, RetryDecision
 from streaming.wire.signing import Signer
-from streaming.wire.whereabouts import Next, Whereabouts
 
-ASKED_MAX = 100_000
+REQUESTS_MAX = 100_000
 """The stored requests without a response. Beyond it the oldest is dropped: a redirection of it is not noticed, and the
 next request of its group is redirected again."""
 
@@ -28,7 +28,7 @@ SYNC_WAIT_S = 0.2
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR.number
 
 
-class Lane:
+class CoordinatorRoute:
     """The way to one coordinator: its topics, the mailbox there, and the signer of requests.
 
     Args:
@@ -45,7 +45,7 @@ class Lane:
         self.inbox, self.key = inbox, inbox.encode()
 
 
-class FollowedGroups:
+class GroupRouter:
     """The coordinators of a client's groups.
 
     Attributes:
@@ -58,8 +58,8 @@ class FollowedGroups:
     """
 
     def __init__(self, home: str, peers: Sequence[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
-        self._whereabouts, self._clock = Whereabouts(home, peers), clock
-        self._asked: dict[str, str] = {}
+        self._cache, self._clock = CoordinatorCache(home, peers), clock
+        self._requests: dict[str, str] = {}
         self._syncs: dict[str, SyncGroup] = {}
         self._again: list[tuple[float, SyncGroup]] = []
         self.named: dict[str, None] = {}
@@ -68,28 +68,28 @@ class FollowedGroups:
 
     def coordinator_of(self, group_id: str) -> str:
         """Return the prefix of the coordinator to which the next request about a group goes."""
-        return self._whereabouts.of(group_id, self._tries.get(group_id, 0))
+        return self._cache.of(group_id, self._tries.get(group_id, 0))
 
     def has_moved(self, group_id: str) -> bool:
         """Return whether a redirection has named a coordinator of a group."""
-        return self._whereabouts.knows(group_id)
+        return self._cache.knows(group_id)
 
     def is_sent_singly(self, group_id: str) -> bool:
         """Return whether the next heartbeat of a group is sent in a record of its own."""
         return group_id in self._singly
 
-    def asked(self, request: Request) -> None:
+    def record_request(self, request: Request) -> None:
         """Store a request that is sent, until `answered`."""
         if isinstance(request, Heartbeats):
-            self._asked.update((each.request_id, each.group_id) for each in request.each())
+            self._requests.update((each.request_id, each.group_id) for each in request.each())
         else:
-            self._asked[request.request_id] = request.group_id
+            self._requests[request.request_id] = request.group_id
             self._singly.pop(request.group_id, None)
             if isinstance(request, SyncGroup):
                 self._syncs[request.request_id] = request
-        while len(self._asked) > ASKED_MAX:
-            oldest = next(iter(self._asked))
-            self._asked.pop(oldest, None)
+        while len(self._requests) > REQUESTS_MAX:
+            oldest = next(iter(self._requests))
+            self._requests.pop(oldest, None)
             self._syncs.pop(oldest, None)
 
     def answered(self, by: str, answer: AnyAnswer) -> bool:
@@ -99,28 +99,28 @@ class FollowedGroups:
         """
         if isinstance(answer, HeartbeatsAnswer):
             for request_id, code in zip(answer.request_ids, answer.codes, strict=False):
-                if code == NOT_COORDINATOR and (group_id := self._asked.pop(request_id, None)) is not None:
+                if code == NOT_COORDINATOR and (group_id := self._requests.pop(request_id, None)) is not None:
                     self._singly[group_id] = None  # this response names no coordinator
                 else:
                     self.answered(by, HeartbeatAnswer(request_id=request_id, code=code))
             return True
-        group_id = self._asked.pop(answer.request_id or "", None)
+        group_id = self._requests.pop(answer.request_id or "", None)
         sync = self._syncs.pop(answer.request_id or "", None)
         if group_id is None:
             return True
-        following = self._whereabouts.note(group_id, by, answer)
-        if following is Next.DONE:
+        decision = self._cache.record(group_id, by, answer)
+        if decision is RetryDecision.DONE:
             self._tries.pop(group_id, None)
         else:
-            self._tries[group_id] = self._tries.get(group_id, 0) + 1 if following is Next.SEND_LATER else 1
-        if following in (Next.SEND_NOW, Next.ASK_NEXT):
+            self._tries[group_id] = self._tries.get(group_id, 0) + 1 if decision is RetryDecision.SEND_LATER else 1
+        if decision in (RetryDecision.SEND_NOW, RetryDecision.ASK_NEXT):
             self.named[self.coordinator_of(group_id)] = None
-        if following is Next.DONE:
+        if decision is RetryDecision.DONE:
             if answer.code == NOT_COORDINATOR:
                 self._singly[group_id] = None
             return True
         if sync is not None:
-            self._again.append((self._clock() + (SYNC_WAIT_S if following is Next.SEND_LATER else 0.0), sync))
+            self._again.append((self._clock() + (SYNC_WAIT_S if decision is RetryDecision.SEND_LATER else 0.0), sync))
         return sync is None
 
     def due(self) -> Iterator[SyncGroup]:

@@ -9,7 +9,7 @@ from coordinator.base.limits import HEARTBEATS_MAX
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.heartbeats import AnyHeartbeat, Heartbeat, Heartbeats
 from coordinator.messages.requests import Request
-from streaming.client.following import Lane
+from streaming.client.group_router import CoordinatorRoute
 
 TOKEN_BYTES = 16
 """The random bytes of a mailbox's name and of the beginning of request ids: nobody can guess 128 bits."""
@@ -22,20 +22,23 @@ def may_be_one_of_many(request: Request) -> TypeGuard[AnyHeartbeat]:
 
 
 def records_of(
-    beats: Iterable[AnyHeartbeat], lane_of: Callable[[str], Lane], shards: Callable[[Lane], int], inbox: str
-) -> Iterator[tuple[Lane, int, Request]]:
+    heartbeats: Iterable[AnyHeartbeat],
+    route_of: Callable[[str], CoordinatorRoute],
+    shards: Callable[[CoordinatorRoute], int],
+    inbox: str,
+) -> Iterator[tuple[CoordinatorRoute, int, Request]]:
     """Yield the records with these heartbeats: the coordinator, the shard, and one heartbeat or many.
 
     Args:
-        lane_of: Returns the way to the coordinator of a group.
+        route_of: Returns the way to the coordinator of a group.
         shards: Returns the number of shards of a coordinator.
     """
-    by_shard: dict[tuple[Lane, int], list[AnyHeartbeat]] = {}
-    for beat in beats:
-        lane = lane_of(beat.group_id)
-        by_shard.setdefault((lane, shard_of(beat.group_id, shards(lane))), []).append(beat)
-    for (lane, shard), due in by_shard.items():
+    by_shard: dict[tuple[CoordinatorRoute, int], list[AnyHeartbeat]] = {}
+    for heartbeat in heartbeats:
+        route = route_of(heartbeat.group_id)
+        by_shard.setdefault((route, shard_of(heartbeat.group_id, shards(route))), []).append(heartbeat)
+    for (route, shard), due in by_shard.items():
         for begin in range(0, len(due), HEARTBEATS_MAX):
             some = due[begin : begin + HEARTBEATS_MAX]
             record = {"request_id": secrets.token_hex(TOKEN_BYTES), "reply_to": inbox}
-            yield lane, shard, some[0] if len(some) == 1 else Heartbeats.of(some, **record)
+            yield route, shard, some[0] if len(some) == 1 else Heartbeats.of(some, **record)

@@ -1,6 +1,6 @@
 """The minimum of rights that each of our processes needs at brokers that check rights.
 
-`RIGHTS` is the table. `commands` writes it for Kafka's own tool. `see_rights` compares it with the rights that the
+`RIGHTS` is the table. `commands` writes it for Kafka's own tool. `check_acls` compares it with the rights that the
 brokers grant, so that a missing right is reported at the start, and not by a failed batch.
 
 Source: Kafka's `kafka-acls`; KIP-430 (the description of a topic contains the operations that a client may use).
@@ -160,7 +160,7 @@ def _command(principal: str, operations: Operations, resource: list[str], settin
     )  # fmt: skip
 
 
-def see_rights(settings: Settings, role: Role) -> None:
+def check_acls(settings: Settings, role: Role) -> None:
     """Check that the brokers grant us the rights of a role on our topics. The topics must exist.
 
     Raises:

@@ -1,15 +1,16 @@
-"""The bell: it makes the query look for new records when there are some, instead of twenty times a second.
+"""The wake-up of the trigger: it makes the query look for new records when there are some, instead of twenty times a
+second.
 
 Spark asks the brokers for the ends of the topics before each batch. It repeats the question as often as its trigger's
-clock allows. The bell replaces this clock by one that stands still, and moves it on when a record arrives. So an idle
-query does nothing, and a request does not wait for the next question.
+clock allows. The wake-up replaces this clock by one that stands still, and moves it on when a record arrives. So an
+idle query does nothing, and a request does not wait for the next question.
 
     a record arrives      the query looks at once, unless all that has come are heartbeats: it then looks when none
                           has come for a pause, because those of other clients come at the same moments, and one batch
                           for all costs a fraction. The pause is short if no other one came the last time
     a batch ends          the query looks at once for what has come meanwhile, unless it was a batch of heartbeats
-    silence               the query looks every `LOOK_EVERY_S`, whatever the bell has missed
-    no clock, no broker   the query looks every `TRIGGER_MS`, as without a bell: the clock is a private part of Spark
+    silence               the query looks every `LOOK_EVERY_S`, whatever the wake-up has missed
+    no clock, no broker   the query looks every `TRIGGER_MS`, as without a wake-up: the clock is a private part of Spark
 
 A consumer waits for the records. While a batch runs it reads nothing, so under load it reads one fetch for each batch.
 """
@@ -28,10 +29,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config.settings import Settings
 from streaming.kafka.clients import Options, consumer
-from streaming.query.watchers import bell_clock
+from streaming.query.watchers import manual_clock
 from streaming.query.watchers.clock_watch import ClockWatch
 from streaming.query.watchers.progress import Tallies
-from streaming.query.watchers.threads import keep_at
+from streaming.query.watchers.threads import run_forever
 from streaming.wire.records import HEARTBEAT_BEGIN, HEARTBEATS_BEGIN
 
 log = logging.getLogger(__name__)
@@ -59,10 +60,10 @@ HEARD_MAX = 100
 """How many records of heartbeats wait for one another."""
 
 BATCH_WAIT_S = 1.0
-"""How long the bell waits for the end of a batch until it listens again."""
+"""How long the wake-up waits for the end of a batch until it listens again."""
 
 CLOSE_EVERY_S = 0.2
-"""How often the bell checks whether it is closed."""
+"""How often the wake-up checks whether it is closed."""
 
 CLOSE_WAIT_S = 3.0
 
@@ -78,14 +79,14 @@ _OPTIONS: Options = {
 
 
 class Heard(Enum):
-    """What the bell has heard while it listened."""
+    """The records that the wake-up has heard while it listened."""
 
     NOTHING = auto()
     HEARTBEATS = auto()
     REQUEST = auto()
 
 
-class Bell:
+class TriggerWakeup:
     """A thread that makes a query look for new records.
 
     Args:
@@ -94,14 +95,14 @@ class Bell:
 
     def __init__(self, settings: Settings, tallies: Tallies) -> None:
         self._settings, self._tallies = settings, tallies
-        self._batch_ended = tallies.news()
+        self._batch_ended = tallies.batch_event()
         self._closing = threading.Event()
         self._clock: Any = None
         self._query: StreamingQuery | None = None
-        self._company = Company()
+        self._bursts = BurstDetector()
         self._clocks = ClockWatch(settings.requests_topic, settings.clock_slack_ms)
         self._thread = threading.Thread(
-            target=keep_at, args=(self._watch, "the bell", self._closing), name="bell", daemon=True
+            target=run_forever, args=(self._watch, "the wake-up", self._closing), name="wake-up", daemon=True
         )
 
     def follow(self, spark: SparkSession, query: StreamingQuery) -> None:
@@ -111,7 +112,7 @@ class Bell:
         """
         self._query = query
         try:
-            self._clock = bell_clock.stand_still(spark, query)
+            self._clock = manual_clock.install_manual_clock(spark, query)
         except Py4JError as error:
             log.warning("the clock of this Spark cannot be moved; the query looks every %d ms: %s", TRIGGER_MS, error)
             return
@@ -119,7 +120,7 @@ class Bell:
             self._thread.start()
 
     def follows(self, query: StreamingQuery) -> bool:
-        """Return whether this is the last query that the bell was given."""
+        """Return whether this is the last query that the wake-up was given."""
         return query is self._query
 
     def close(self) -> None:
@@ -133,7 +134,7 @@ class Bell:
         try:
             self._follow()
         except Exception:
-            self._ring()  # the clock stands still: before the next attempt nothing else makes the query look
+            self._fire()  # the clock stands still: before the next attempt nothing else makes the query look
             raise
 
     def _follow(self) -> None:
@@ -141,11 +142,11 @@ class Bell:
             while not self._closing.is_set():
                 self._batch_ended.clear()
                 heard = self._listen(listener)
-                self._ring()
+                self._fire()
                 if heard is not Heard.NOTHING:
                     self._batch_ended.wait(BATCH_WAIT_S)
                 if heard is Heard.REQUEST:
-                    self._ring()
+                    self._fire()
 
     def _listen(self, listener: Consumer) -> Heard:
         """Wait for a while for records that the query has not read."""
@@ -169,28 +170,28 @@ class Bell:
     def _wait_s(self, message: Message) -> float:
         """Return how long a record waits for another one; 0 if it is no record of heartbeats."""
         pause_s = _pause_s(message)
-        if pause_s and not self._company.joins(message.timestamp()[1]):
+        if pause_s and not self._bursts.joins(message.timestamp()[1]):
             return min(pause_s, LONE_S)
         return pause_s
 
     def _next(self, listener: Consumer, wait_s: float) -> Message | None:
-        """Return the next message; None after a time or when the bell is closed."""
+        """Return the next message; None after a time or when the wake-up is closed."""
         until_s = time.monotonic() + wait_s
         while (left_s := until_s - time.monotonic()) > 0 and not self._closing.is_set():
             if (message := listener.poll(min(left_s, CLOSE_EVERY_S))) is not None:
                 return message
         return None
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         if not self._closing.is_set():
             self._clock.advance(TRIGGER_MS)
 
 
-class Company:
+class BurstDetector:
     """Whether heartbeats come alone or several at one moment."""
 
     def __init__(self) -> None:
-        self._latest_ms, self._together, self._had_company = 0, 0, True
+        self._latest_ms, self._together, self._was_burst = 0, 0, True
 
     def joins(self, at_ms: int) -> bool:
         """Add a heartbeat's record. Return whether others come with it, or came at the moment before.
@@ -201,9 +202,9 @@ class Company:
         if at_ms - self._latest_ms < TOGETHER_MS:
             self._together += 1
         else:
-            self._had_company, self._together = self._together != 1, 1
+            self._was_burst, self._together = self._together != 1, 1
         self._latest_ms = at_ms
-        return self._had_company or self._together > 1
+        return self._was_burst or self._together > 1
 
 
 def _pause_s(message: Message) -> float:
