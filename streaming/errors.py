@@ -92,7 +92,7 @@
     ├── BadSparkSettings    A setting of Spark has a value that the coordinator cannot use, or its file cannot be read
     │ streaming.sizing.table
     ├── BadCosts            The file contains no valid costs, or it cannot be read
-    │ streaming.trial.trying
+    │ streaming.trial.trials
     └── TrialDiffers        The recorded requests do not give the recorded rebalances once more
 
 An error that one module raises may be defined there; an error that several modules raise is defined here. Errors in the

@@ -73,25 +73,27 @@ class End(Protocol):
 
 @contextmanager
 def shown(
-    work: Work, say: Callable[[str], None] = tell, *, console: "Console | None" = None, end: End | None = None
+    work: Work, write_line: Callable[[str], None] = tell, *, console: "Console | None" = None, end: End | None = None
 ) -> Iterator[Work]:
     """Show the progress of work until the block ends, also by an exception, and yield the work.
 
     Args:
-        say: Called with a line every 10 s, unless there is a terminal.
+        write_line: Called with a line every 10 s, unless there is a terminal.
         console: Shows the bar if it is a terminal; by default standard error, unless the log is in JSON.
         end: Waited for between two reports.
     """
     is_over = end or threading.Event()
     is_terminal = console.is_terminal if console else sys.stderr.isatty() and not are_json()
-    with _beside(partial(_show_bar, work, console) if is_terminal else partial(_say_lines, work, say), is_over):
+    with _beside(
+        partial(_show_bar, work, console) if is_terminal else partial(_write_lines, work, write_line), is_over
+    ):
         yield work
 
 
 @contextmanager
-def logged(work: Work, say: Callable[[str], None] = tell, *, end: End | None = None) -> Iterator[Work]:
+def logged(work: Work, write_line: Callable[[str], None] = tell, *, end: End | None = None) -> Iterator[Work]:
     """Report the progress of work in a service: as `shown`, but in lines on a terminal too."""
-    with _beside(partial(_say_lines, work, say), end or threading.Event()):
+    with _beside(partial(_write_lines, work, write_line), end or threading.Event()):
         yield work
 
 
@@ -107,10 +109,10 @@ def _beside(show: Callable[[End], None], is_over: End) -> Iterator[None]:
         thread.join()
 
 
-def _say_lines(work: Work, say: Callable[[str], None], is_over: End) -> None:
+def _write_lines(work: Work, write_line: Callable[[str], None], is_over: End) -> None:
     after_s = LINE_EVERY_S
     while not is_over.wait(LINE_EVERY_S):
-        say(work.line(after_s))
+        write_line(work.line(after_s))
         after_s += LINE_EVERY_S
 
 

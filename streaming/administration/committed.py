@@ -25,7 +25,7 @@ from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable
 from streaming.kafka.any_broker import values_of
 from streaming.kafka.topics import any_broker
-from streaming.views.api.reading import Reading
+from streaming.views.api.view_reader import ViewReader
 from streaming.views.state.fields import PartitionKey
 from streaming.wire.newest_records import NewestRecords, Order
 from streaming.wire.records import decode_group_record
@@ -56,12 +56,12 @@ class Past:
         self._group_key = msgspec.json.encode(["group", group_id])
         self._prefix = msgspec.json.encode(["offset", group_id])[:-1] + b","
         self._commits: dict[PartitionKey, list[Commit]] = {}
-        self._standing = NewestRecords()
+        self._newest = NewestRecords()
         self._next_offset = 0
         self._after_holes: list[int] = []
         self._after_last_hole_ms = 0
 
-    def take(self, offset: int, timestamp_ms: int, key: bytes, value: bytes | None, order: Order | None = None) -> None:
+    def add(self, offset: int, timestamp_ms: int, key: bytes, value: bytes | None, order: Order | None = None) -> None:
         """Add the next record of the group's partition of the topic. Records come in order, with those of other groups.
 
         Args:
@@ -80,11 +80,11 @@ class Past:
             self._commits.setdefault((topic, partition), []).append(commit)
 
     def _is_newest(self, key: bytes, order: Order | None) -> bool:
-        return order is None or self._standing.add(key, order)
+        return order is None or self._newest.add(key, order)
 
     def _is_late(self, place: PartitionKey) -> bool:
         """Return whether the last record of a key is a late repeat. The record that it follows may be missing."""
-        return msgspec.json.encode(["offset", self._group_id, *place]) in self._standing.late
+        return msgspec.json.encode(["offset", self._group_id, *place]) in self._newest.late
 
     def end(self, offset: int, now_ms: int) -> None:
         """Set the end of the partition. Records that are missing before it are not younger than `now_ms`."""
@@ -155,9 +155,9 @@ def read_past(settings: Settings, group_id: str, now_ms: int) -> Past:
     """
     lag_ms = compaction_lag_ms(settings)
     past = Past(group_id, now_ms - lag_ms + settings.clock_slack_ms if lag_ms else NEVER_MS)
-    with Reading(settings, groups=[group_id], topics=["groups"]) as reading:
+    with ViewReader(settings, groups=[group_id], topics=["groups"]) as reading:
         for raw in reading.backlog():
-            past.take(raw.offset, raw.timestamp_ms, raw.key, raw.value, raw.order)
+            past.add(raw.offset, raw.timestamp_ms, raw.key, raw.value, raw.order)
         past.end(max(reading.ends.values()), now_ms)
     return past
 

@@ -7,7 +7,7 @@ Source: moving.md 4.4.
 import json
 import shlex
 
-from streaming.administration.slot_moving import AskShards, described
+from streaming.administration.move_slots import AskShards, described
 from streaming.errors import Exit, NoAnswer, UserError
 from streaming.views.text import escape
 

@@ -18,12 +18,12 @@ from coordinator.messages.move_requests import CheckAdoption, ImportGroup
 from coordinator.messages.requests import DeleteGroup
 from coordinator.moves import transfer
 from coordinator.moves.imports import ADOPTED_BEFORE, KEPT
-from streaming.administration.at_a_time import each_in_order
+from streaming.administration.parallel import each_in_order
 from streaming.errors import RequestRefused
 from streaming.views.text import escape
 from streaming.wire.export_file import Head, Line
 
-AT_A_TIME = 64
+PARALLEL_MAX = 64
 """The groups in work."""
 
 PAUSES_S = (0.2, 1, 2, 4, 8, 16)
@@ -96,7 +96,7 @@ class Importer:
             RequestRefused: The sender may not import groups.
             UserError: A response did not come in time. The groups before it are imported.
         """
-        return each_in_order(self._import, lines, AT_A_TIME)
+        return each_in_order(self._import, lines, PARALLEL_MAX)
 
     def check_all(self, lines: Iterable[Line]) -> Iterator[Result]:
         """Yield for each group whether it would be imported. Nothing is changed.
@@ -104,7 +104,7 @@ class Importer:
         Raises:
             RequestRefused, UserError: As `import_all`.
         """
-        return each_in_order(self._check, lines, AT_A_TIME)
+        return each_in_order(self._check, lines, PARALLEL_MAX)
 
     def _ask(self, request: Any) -> Any:
         """Send a request, and again while the coordinator is too busy, and return the response.

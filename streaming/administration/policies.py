@@ -49,7 +49,7 @@ class ShownPolicies(NamedTuple):
         return max(self.of_shards, key=lambda policies: policies.made_ms)
 
     @property
-    def behind(self) -> int:
+    def shards_behind(self) -> int:
         """The number of shards with other policies than the latest ones."""
         return sum(policies != self.latest for policies in self.of_shards)
 

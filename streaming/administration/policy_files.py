@@ -18,7 +18,7 @@ from msgspec import inspect
 
 from coordinator.base.limits import FREEZE_MS_MAX, POLICIES_BYTES_MAX
 from coordinator.base.policies import DAY_MINUTES, Entries, Freeze, Policies, Policy, Problem, Window, problems, size_of
-from streaming.administration.toml_lines import Place, line_of, lines_of
+from streaming.administration.toml_lines import KeyPath, line_of, lines_of
 from streaming.errors import Exit, UserError
 from streaming.moments import EPOCH
 
@@ -44,7 +44,7 @@ class BadPolicies(UserError):
 class _WrongError(Exception):
     """A value of the file is refused."""
 
-    def __init__(self, place: Place, why: str) -> None:
+    def __init__(self, place: KeyPath, why: str) -> None:
         super().__init__(why)
         self.place, self.why = place, why
 
@@ -112,7 +112,7 @@ def _as_in_the_file(problem: Problem, values: dict[str, Any]) -> _WrongError:
     return _WrongError(place, f"{name} {why.replace('until_ms', 'until')}")
 
 
-def _not_as(place: Place, value: Any, wanted: str) -> _WrongError:
+def _not_as(place: KeyPath, value: Any, wanted: str) -> _WrongError:
     return _WrongError(place, f"{_name(place)} is {_shown(value)}, and has to be {wanted}")
 
 
@@ -125,7 +125,7 @@ class _Reader:
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
-        self._of_kind: dict[type, Callable[[Any, Any, Place], Any]] = {
+        self._of_kind: dict[type, Callable[[Any, Any, KeyPath], Any]] = {
             inspect.IntType: _read_int,
             inspect.StrType: _read_text,
             inspect.EnumType: _read_choice,
@@ -133,7 +133,7 @@ class _Reader:
             inspect.StructType: self._read_table,
         }
 
-    def read(self, kind: Any, value: Any, place: Place) -> Any:
+    def read(self, kind: Any, value: Any, place: KeyPath) -> Any:
         """Return the value for a request.
 
         Raises:
@@ -143,7 +143,7 @@ class _Reader:
             kind = next(each for each in kind.types if not isinstance(each, inspect.NoneType))
         return self._of_kind[type(kind)](kind, value, place)
 
-    def _read_list(self, kind: inspect.VarTupleType, value: Any, place: Place) -> list[Any]:
+    def _read_list(self, kind: inspect.VarTupleType, value: Any, place: KeyPath) -> list[Any]:
         least, most = kind.min_length or 0, kind.max_length or 0
         if not isinstance(value, list) or len(value) < least:
             raise _not_as(place, value, f"a list of {least} to {most} values")
@@ -153,7 +153,7 @@ class _Reader:
             )
         return [self.read(kind.item_type, each, (*place, n)) for n, each in enumerate(value)]
 
-    def _read_table(self, kind: inspect.StructType, value: Any, place: Place) -> dict[str, Any]:
+    def _read_table(self, kind: inspect.StructType, value: Any, place: KeyPath) -> dict[str, Any]:
         if kind.cls is Window:
             return _read_window(value, place)
         if not isinstance(value, dict):
@@ -169,11 +169,11 @@ class _Reader:
             fields[key].name: self._read_field(kind, fields[key], each, (*place, key)) for key, each in value.items()
         }
 
-    def _read_field(self, kind: inspect.StructType, field: inspect.Field, value: Any, place: Place) -> Any:
+    def _read_field(self, kind: inspect.StructType, field: inspect.Field, value: Any, place: KeyPath) -> Any:
         is_end = (kind.cls, field.name) in _SPELLED
         return self._read_end(value, place) if is_end else self.read(field.type, value, place)
 
-    def _read_end(self, value: Any, place: Place) -> int:
+    def _read_end(self, value: Any, place: KeyPath) -> int:
         if not isinstance(value, datetime) or value.tzinfo is None:
             wanted = f"a date and a time with a zone, such as {TIME_EXAMPLE}"
             raise _not_as(place, value, wanted)
@@ -194,28 +194,28 @@ def _key(kind: inspect.StructType, field: inspect.Field) -> str:
     return _SPELLED.get((kind.cls, field.name), field.name)
 
 
-def _read_int(kind: inspect.IntType, value: Any, place: Place) -> int:
+def _read_int(kind: inspect.IntType, value: Any, place: KeyPath) -> int:
     if type(value) is not int or not (kind.ge or 0) <= value <= (kind.le or 0):
         wanted = f"a whole number from {kind.ge} to {kind.le}"
         raise _not_as(place, value, wanted)
     return value
 
 
-def _read_text(kind: inspect.StrType, value: Any, place: Place) -> str:
+def _read_text(kind: inspect.StrType, value: Any, place: KeyPath) -> str:
     if not isinstance(value, str) or not (kind.min_length or 0) <= len(value) <= (kind.max_length or 0):
         wanted = f"a text of {kind.min_length} to {kind.max_length} characters"
         raise _not_as(place, value, wanted)
     return value
 
 
-def _read_choice(kind: inspect.EnumType, value: Any, place: Place) -> str:
+def _read_choice(kind: inspect.EnumType, value: Any, place: KeyPath) -> str:
     choices = [str(each.value) for each in kind.cls]
     if not isinstance(value, str) or value not in choices:
         raise _not_as(place, value, f"{' or '.join(choices)}")
     return value
 
 
-def _read_window(value: Any, place: Place) -> dict[str, Any]:
+def _read_window(value: Any, place: KeyPath) -> dict[str, Any]:
     found = _WINDOW.fullmatch(value.lower()) if isinstance(value, str) else None
     if found is None:
         wanted = f'like "{WINDOW_EXAMPLE}", in UTC'
@@ -234,7 +234,7 @@ def _unknown(key: str, known: list[str]) -> str:
     return f"unknown key {_shortened(key)}; {helps}"
 
 
-def _name(place: Place) -> str:
+def _name(place: KeyPath) -> str:
     """Return the last key of a place, with the index behind it."""
     if not isinstance(place[-1], int):
         return str(place[-1])

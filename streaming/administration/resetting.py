@@ -69,10 +69,10 @@ def read_topics(
         BadReset: A partition is not a number.
         NotFound: A topic or a partition does not exist.
     """
-    asked = [_topic_and_partitions(text) for text in texts]
-    known = partitions_of({topic for topic, _ in asked})
+    requested = [_topic_and_partitions(text) for text in texts]
+    known = partitions_of({topic for topic, _ in requested})
     places: dict[PartitionKey, None] = {}
-    for topic, partitions in asked:
+    for topic, partitions in requested:
         if topic not in known:
             raise NotFound(f"The topic {escape(topic)} does not exist.")
         for partition in known[topic] if partitions is None else partitions:

@@ -84,8 +84,8 @@ def _plainly(why: str) -> str:
 def written(rules: Iterable[Rule]) -> str:
     """Return rules in the form that `rules_in` reads."""
     return "\n".join(
-        "[[rules]]\n" + "".join(f"{k} = {json.dumps(v, ensure_ascii=False)}\n" for k, v in told.items())
-        for told in map(msgspec.to_builtins, rules)
+        "[[rules]]\n" + "".join(f"{k} = {json.dumps(v, ensure_ascii=False)}\n" for k, v in each_rule.items())
+        for each_rule in map(msgspec.to_builtins, rules)
     )
 
 

@@ -6,7 +6,7 @@ The text is one that `tomllib` has parsed. So these rules only have to find the 
 import re
 from typing import NamedTuple
 
-Place = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """The keys and indexes that lead to a value, as in `("policies", 2, "freeze", "until")`."""
 
 _PART = r"""(?:[A-Za-z0-9_-]+|"(?:\\.|[^"\\\n])*"|'[^'\n]*')"""
@@ -31,18 +31,18 @@ class _Bracket(NamedTuple):
     """An open `{` or `[`, and the place of its value."""
 
     is_list: bool
-    place: Place
+    place: KeyPath
 
 
 class _Scan:
     """One pass over a text."""
 
     def __init__(self) -> None:
-        self.lines: dict[Place, int] = {}
-        self._table: Place = ()
-        self._value: Place = ()
+        self.lines: dict[KeyPath, int] = {}
+        self._table: KeyPath = ()
+        self._value: KeyPath = ()
         self._open: list[_Bracket] = []
-        self._sizes: dict[Place, int] = {}
+        self._sizes: dict[KeyPath, int] = {}
 
     def token(self, found: re.Match[str], line: int) -> None:
         """Handle one token."""
@@ -69,8 +69,8 @@ class _Scan:
         """Whether the next token is inside brackets."""
         return bool(self._open)
 
-    def _begin_table(self, name: Place, line: int, *, is_list: bool) -> None:
-        place: Place = ()
+    def _begin_table(self, name: KeyPath, line: int, *, is_list: bool) -> None:
+        place: KeyPath = ()
         for part in name[:-1]:
             place = self._latest((*place, part))
         place = (*place, name[-1])
@@ -79,7 +79,7 @@ class _Scan:
         self._table = self._latest(place)
         self.lines.setdefault(self._table, line)
 
-    def _latest(self, place: Place) -> Place:
+    def _latest(self, place: KeyPath) -> KeyPath:
         """Return the place of the last table of an array of tables, or the place itself."""
         return (*place, self._sizes[place] - 1) if place in self._sizes else place
 
@@ -90,7 +90,7 @@ class _Scan:
             self._value = (*place, self._sizes[place] - 1)
 
 
-def lines_of(text: str) -> dict[Place, int]:
+def lines_of(text: str) -> dict[KeyPath, int]:
     """Return the line, from 1 on, of each key, table, string and list of a TOML text."""
     scan, at, line = _Scan(), 0, 1
     while (found := _TOKEN.search(text, at)) is not None:
@@ -106,10 +106,10 @@ def lines_of(text: str) -> dict[Place, int]:
     return scan.lines
 
 
-def line_of(lines: dict[Place, int], place: Place) -> int:
+def line_of(lines: dict[KeyPath, int], place: KeyPath) -> int:
     """Return the line of a value, or of the nearest table around it; 1 if no line of it is known."""
     return next((lines[place[:n]] for n in range(len(place), 0, -1) if place[:n] in lines), 1)
 
 
-def _parts(key: str) -> Place:
+def _parts(key: str) -> KeyPath:
     return tuple(part[1:-1] if part[0] in "\"'" else part for part in re.findall(_PART, key))

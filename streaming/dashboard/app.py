@@ -31,9 +31,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from streaming.dashboard.files import File, read_all
-from streaming.dashboard.live import Live, NoSuchGroup, NotYet, Status
+from streaming.dashboard.live import LiveViews, NoSuchGroup, NotYet, Status
 from streaming.dashboard.request_filter import RequestFilter
-from streaming.dashboard.streams import TOLD, Stream
+from streaming.dashboard.streams import STATUS_EVENTS, Stream
 from streaming.views.api.answers import json_schema, to_json
 from streaming.views.api.rows import Error, GroupDetail, Overview, Owner, Sources, Timeline
 from streaming.views.sentences.why import Why
@@ -68,12 +68,12 @@ class App:
     """
 
     def __init__(
-        self, live: Live, registry: CollectorRegistry | None = None, others: Mapping[str, Live] | None = None
+        self, live: LiveViews, registry: CollectorRegistry | None = None, others: Mapping[str, LiveViews] | None = None
     ) -> None:
         self._live, self._registry, self._others = live, registry, others or {}
         self._streams = 0
         self._files = read_all()
-        self._schema = to_json(json_schema(ANSWERS, TOLD))
+        self._schema = to_json(json_schema(ANSWERS, STATUS_EVENTS))
 
     def asgi(self, names: Collection[str] | None) -> ASGIApp:
         """Build the application. A request must name one of the hosts `names`; None for any host."""
@@ -105,7 +105,7 @@ class App:
         }
         return RequestFilter(Starlette(routes=routes, exception_handlers=refusals), names)
 
-    def _of(self, request: Request) -> Live:
+    def _of(self, request: Request) -> LiveViews:
         """Return the groups that a request is about."""
         of = request.query_params.get("of")
         if of is None:

@@ -34,17 +34,17 @@ class Feed:
     def __init__(self, changes_max: int = CHANGES_MAX) -> None:
         self.epoch = secrets.token_hex(4)
         self.number = 0
-        self._ring: deque[Change] = deque(maxlen=changes_max)
+        self._latest: deque[Change] = deque(maxlen=changes_max)
 
     def add(self, group_id: str, event: AnyEvent | None = None) -> None:
         """Add a change."""
         self.number += 1
-        self._ring.append(Change(self.cursor(self.number), group_id, event))
+        self._latest.append(Change(self.cursor(self.number), group_id, event))
 
     def renew(self) -> None:
         """Start another epoch, since the changes in between are unknown."""
         self.epoch = secrets.token_hex(4)
-        self._ring.clear()
+        self._latest.clear()
 
     def since(self, cursor: str) -> list[Change] | None:
         """Return the changes after a cursor; None if they are no longer known."""
@@ -52,9 +52,9 @@ class Feed:
         if epoch != self.epoch or not (told.isascii() and told.isdigit() and len(told) < 20):
             return None
         missed = self.number - int(told)
-        if not 0 <= missed <= len(self._ring):
+        if not 0 <= missed <= len(self._latest):
             return None
-        return list(islice(reversed(self._ring), missed))[::-1]
+        return list(islice(reversed(self._latest), missed))[::-1]
 
     def cursor(self, number: int) -> str:
         """Return the cursor of a change of this epoch."""

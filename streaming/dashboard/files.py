@@ -4,7 +4,7 @@ import hashlib
 from importlib.resources import files
 from typing import NamedTuple
 
-KINDS = {
+CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -26,7 +26,7 @@ def read_all() -> dict[str, File]:
     found = {}
     for file in files("streaming.dashboard").joinpath("static").iterdir():
         suffix = file.name[file.name.rfind(".") :]
-        if suffix in KINDS:
+        if suffix in CONTENT_TYPES:
             body = file.read_bytes()
-            found[file.name] = File(body, KINDS[suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+            found[file.name] = File(body, CONTENT_TYPES[suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
     return found

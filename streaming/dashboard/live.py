@@ -1,8 +1,8 @@
 """The views for the dashboard: one thread updates them, other threads query them, and changes are published.
 
-A thread that reads records holds `lock` while the views change, then publishes each record by `note`. Answers are JSON.
-An answer about one group is made from a copy, so that reading does not wait for it. An answer that several browsers
-request at the same time is made once.
+A thread that reads records holds `lock` while the views change, then publishes each record by `publish`. Answers are
+JSON. An answer about one group is made from a copy, so that reading does not wait for it. An answer that several
+browsers request at the same time is made once.
 
 A group may have moved from another coordinator whose groups the dashboard shows: its history, the cause of its last
 rebalance and the owners of its partitions are answered from the views of both.
@@ -65,7 +65,7 @@ class NoSuchGroup(Exception):
     """No group of that id is known, not even a recently deleted one."""
 
 
-class Live:
+class LiveViews:
     """The views, the end offsets, and the state of reading. `has_begun` is set once the existing records are read.
 
     `peers` has the views of all coordinators that exchange groups, by prefix; none without others.
@@ -86,7 +86,7 @@ class Live:
         self.lock = threading.RLock()
         self.status = Status(Phase.CATCHING_UP)
         self.is_closed = False
-        self.peers: Mapping[str, Live] = {}
+        self.peers: Mapping[str, LiveViews] = {}
         self._now_ms = now_ms
         self._feed = feed or Feed()
         self._ends: dict[PartitionKey, Bounds] = {}
@@ -97,17 +97,17 @@ class Live:
 
     # -- updates -------------------------------------------------------------------------------------------------------
 
-    def take(self, raw: Raw) -> None:
+    def handle(self, raw: Raw) -> None:
         """Fold a record and publish it."""
         with self.lock:
-            if (told := self.views.take(raw, monotonic_ms())) is not None:
-                self.note(told)
+            if (record := self.views.fold(raw, monotonic_ms())) is not None:
+                self.publish(record)
 
-    def note(self, told: PublishedRecord) -> None:
+    def publish(self, record: PublishedRecord) -> None:
         """Publish a record that the views have folded."""
-        if told.group_id is not None:
+        if record.group_id is not None:
             with self.lock:
-                self._feed.add(told.group_id, told if isinstance(told, Event) else None)
+                self._feed.add(record.group_id, record if isinstance(record, Event) else None)
 
     def publish_lag_changes(self, ends: Ends) -> None:
         """Store new ends of logs, and publish each group whose lag they change."""
@@ -119,7 +119,7 @@ class Live:
                     self._feed.add(group.group_id)
 
     @contextmanager
-    def look(self) -> Iterator[tuple[Views, Ends]]:
+    def snapshot(self) -> Iterator[tuple[Views, Ends]]:
         """Return a context manager in which the views and the end offsets do not change."""
         with self.lock:
             yield self.views, self._ends
@@ -129,7 +129,7 @@ class Live:
         with self.lock:
             return lowest_committed(self.views.present())
 
-    def say(self, status: Status) -> None:
+    def set_status(self, status: Status) -> None:
         """Set the state of reading. After catching up, every browser loads everything again."""
         with self.lock:
             was, self.status = self.status.phase, status
@@ -219,8 +219,10 @@ class Live:
             if (group := self.views.groups.get(group_id)) is None:
                 raise NoSuchGroup
             offsets = {topic: dict(each) for topic, each in group.offsets.items()}
-            moving = replace(group.moving)
-            return Life(self.views, replace(group, events=list(group.events), offsets=offsets, moving=moving))
+            moving = replace(group.waiting_partitions)
+            return Life(
+                self.views, replace(group, events=list(group.events), offsets=offsets, waiting_partitions=moving)
+            )
 
     def _whole(self, life: Life) -> Life:
         """Return a group with its history at each other coordinator that its moves name, as far as it is known here."""
@@ -250,7 +252,7 @@ class Live:
         self,
         what: str,
         group_id: str,
-        asked: Any,
+        arguments: Any,
         answer: Callable[[Life], Any],
         cursor_now: Callable[[], str] | None = None,
     ) -> bytes:
@@ -259,17 +261,17 @@ class Live:
         Args:
             cursor_now: Returns the cursor of the latest change on which the answer depends; of one here by default.
         """
-        key = what, group_id, asked
+        key = what, group_id, arguments
         with self._making:
             with self.lock:
                 cursor, written = self._kept.pop(key, ("", b""))
             if cursor != (now := (cursor_now or self._cursor)()):
                 cursor, written = now, say.to_json(answer(self._copied(group_id)))
             with self.lock:
-                self._keep(key, cursor, written)
+                self._store(key, cursor, written)
             return written
 
-    def _keep(self, key: tuple[str, str, Any], cursor: str, written: bytes) -> None:
+    def _store(self, key: tuple[str, str, Any], cursor: str, written: bytes) -> None:
         self._kept[key] = cursor, written
         while len(self._kept) > ANSWERS_KEPT or sum(len(each) for _, each in self._kept.values()) > ANSWERS_KEPT_BYTES:
             del self._kept[next(iter(self._kept))]

@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 
 from streaming.config.settings import Settings
 from streaming.dashboard.app import App
-from streaming.dashboard.following import Following
-from streaming.dashboard.live import Live
+from streaming.dashboard.live import LiveViews
+from streaming.dashboard.live_reader import LiveReader
 from streaming.dashboard.request_filter import names_of
 from streaming.errors import PortTaken
 from streaming.views.metrics.metrics import GroupFigures
@@ -43,12 +43,12 @@ class WebServer:
 
     def __init__(
         self,
-        live: Live,
+        live: LiveViews,
         host: str,
         port: int,
         registry: CollectorRegistry | None = None,
         names: Collection[str] = (),
-        others: Mapping[str, Live] | None = None,
+        others: Mapping[str, LiveViews] | None = None,
     ) -> None:
         self._lives = [live, *(others or {}).values()]
         self._socket = _listening(host, port)
@@ -101,10 +101,10 @@ class Dashboard(contextlib.ExitStack):
         observe: Collection[str] = (),
     ) -> None:
         super().__init__()
-        self.live = Live()
+        self.live = LiveViews()
         own = settings.topic_prefix
-        observed = {prefix: Live() for prefix in observe if prefix != own}
-        exchanging = {prefix: Live() for prefix in settings.peers if prefix not in observed}
+        observed = {prefix: LiveViews() for prefix in observe if prefix != own}
+        exchanging = {prefix: LiveViews() for prefix in settings.peers if prefix not in observed}
         self.others = observed | exchanging
         together = {own: self.live, **exchanging}
         for live in together.values():
@@ -115,22 +115,22 @@ class Dashboard(contextlib.ExitStack):
         names = settings.dashboard_names.replace(",", " ").split()
         host, port = settings.dashboard_host, settings.dashboard_port
         self._web = WebServer(self.live, host, port, registry, names, self.others)
-        self._following = [Following(settings, self.live, tell)]
+        self._readers = [LiveReader(settings, self.live, tell)]
         for prefix, other in self.others.items():
-            self._following.append(Following(settings.model_copy(update={"topic_prefix": prefix}), other, tell))
+            self._readers.append(LiveReader(settings.model_copy(update={"topic_prefix": prefix}), other, tell))
         self.url = self._web.url
 
     def __enter__(self) -> Self:
         super().__enter__()
-        for following in self._following:
+        for following in self._readers:
             self.enter_context(following)
         self.enter_context(self._web)
         return self
 
 
-def _figures(settings: Settings, live: Live, labels: Mapping[str, str]) -> GroupFigures:
+def _figures(settings: Settings, live: LiveViews, labels: Mapping[str, str]) -> GroupFigures:
     return GroupFigures(
-        live.look,
+        live.snapshot,
         groups_max=settings.dashboard_metrics_groups_max,
         of_partitions=settings.dashboard_metrics_of_partitions,
         labels=labels,

@@ -20,11 +20,11 @@ from sse_starlette import ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
 from streaming.dashboard.feed import Change
-from streaming.dashboard.live import Live, NoSuchGroup, NotYet, Status, to_row
+from streaming.dashboard.live import LiveViews, NoSuchGroup, NotYet, Status, to_row
 from streaming.views.api.answers import to_json
 from streaming.views.api.rows import EventRow, GroupDetail, GroupSummary
 
-TOLD: dict[str, Any] = {
+STATUS_EVENTS: dict[str, Any] = {
     "status": Status,
     "reset": dict[str, Any],
     "group": GroupSummary,
@@ -50,7 +50,7 @@ class Stream:
         cursor: The last change that the browser received; None for a new stream.
     """
 
-    def __init__(self, live: Live, group_id: str | None, cursor: str | None) -> None:
+    def __init__(self, live: LiveViews, group_id: str | None, cursor: str | None) -> None:
         self._live, self._group_id, self._cursor = live, group_id, cursor or ""
         self._owes_detail = True
         self._status: Status | None = None
@@ -83,33 +83,33 @@ class Stream:
         return self._event("reset", b"{}")
 
     async def _all(self, changes: list[Change]) -> list[ServerSentEvent]:
-        told = []
+        sent = []
         if changes:
             summaries = await self._ask(self._live.summaries, dict.fromkeys(change.group_id for change in changes))
             # the browser resumes before all of them until the last one is sent
-            told = [ServerSentEvent(summary.decode(), event="group") for summary in summaries[:-1]]
+            sent = [ServerSentEvent(summary.decode(), event="group") for summary in summaries[:-1]]
             self._cursor = changes[-1].cursor
-            told += [self._event("group", summary) for summary in summaries[-1:]]
+            sent += [self._event("group", summary) for summary in summaries[-1:]]
         if self._alarms_told != self._live.alarms_told:
             self._alarms_told = self._live.alarms_told
-            told.append(ServerSentEvent("{}", event="alarm"))
-        return told
+            sent.append(ServerSentEvent("{}", event="alarm"))
+        return sent
 
     async def _one(self, changes: list[Change], group_id: str) -> list[ServerSentEvent]:
-        told = []
+        sent = []
         ours = [change for change in changes if change.group_id == group_id]
         for change in ours:
             self._cursor = change.cursor
             if change.event is not None:
-                told.append(self._event("event", to_row(change.event)))
+                sent.append(self._event("event", to_row(change.event)))
         self._cursor = changes[-1].cursor if changes else self._cursor
         if ours or self._owes_detail:
             self._owes_detail = False
             try:
-                told.append(self._event("detail", await self._ask(self._live.detail, group_id)))
+                sent.append(self._event("detail", await self._ask(self._live.detail, group_id)))
             except (NoSuchGroup, NotYet):
-                told.append(self._event("reset", b"{}"))
-        return told
+                sent.append(self._event("reset", b"{}"))
+        return sent
 
     async def _ask(self, ask: Callable[[A], R], about: A) -> R:
         began_s = time.monotonic()

@@ -76,7 +76,7 @@ class Board:
         self._ending.set()
         self._thread.join()
 
-    def say(self, text: str) -> None:
+    def show(self, text: str) -> None:
         """Print a step of the demo."""
         self._out.print(Text(f"{clock(unix_ms())}  » {text}", style="bold magenta"))
 
@@ -117,7 +117,7 @@ class Board:
     def _follow(self) -> None:
         try:
             for line in follow(self._settings, groups={GROUP}, stop=self._is_ending):
-                self._take(line)
+                self._handle(line)
         except Exception as error:  # the demo's own thread raises it
             self._failure = error
         finally:
@@ -127,7 +127,7 @@ class Board:
         self._started.set()  # called for the first time when reading has begun
         return self._ending.is_set()
 
-    def _take(self, line: Line) -> None:
+    def _handle(self, line: Line) -> None:
         with self._changed:
             if isinstance(line.record, GroupRecord):
                 self._group = line.record

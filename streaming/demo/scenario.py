@@ -43,16 +43,16 @@ def run_demo(settings: Settings, *, out: Console, stop: Callable[[], bool]) -> N
         board = Board(settings, out, stop)
         board.open()
         stack.callback(board.close)
-        board.say(f"a producer fills {TOPIC}, {PARTITIONS} partitions; workers share them as the group {GROUP}")
+        board.show(f"a producer fills {TOPIC}, {PARTITIONS} partitions; workers share them as the group {GROUP}")
         stack.enter_context(Orders(settings))
         workers = stack.enter_context(DemoMembers(settings))
         for text, act in _steps(workers):
-            board.say(text)
+            board.show(text)
             act()
             _settle(board, workers, stop)
             if stop():
                 break
-        board.say("the demo ends")
+        board.show("the demo ends")
 
 
 def _steps(workers: DemoMembers) -> Iterator[Step]:
@@ -73,7 +73,7 @@ def _settle(board: Board, workers: DemoMembers, stop: Callable[[], bool]) -> Non
         if stop():
             return
         for name in workers.fallen():
-            board.say(f"{name} ended by itself and is started again; its log is {workers.log_file(name)}")
+            board.show(f"{name} ended by itself and is started again; its log is {workers.log_file(name)}")
             workers.start(name)
-        board.say(f"waiting for the group to be Stable with {', '.join(workers.names)}; it is {board.state()}")
+        board.show(f"waiting for the group to be Stable with {', '.join(workers.names)}; it is {board.state()}")
     board.await_commits(COMMITS_BETWEEN, PROGRESS_WITHIN_S)

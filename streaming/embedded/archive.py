@@ -22,7 +22,7 @@ def find() -> Path | None:
     return next((file for file in found if file.name == _name(file)), None)
 
 
-def keep(made: Path) -> Path:
+def store(made: Path) -> Path:
     """Move an archive into the folder, and remove all others."""
     kept = folder() / _name(made)
     made.replace(kept)

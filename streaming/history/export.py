@@ -19,7 +19,7 @@ from streaming.config.settings import Settings
 from streaming.errors import UserError
 from streaming.history.tables import TABLES, table_of, to_row
 from streaming.views.api.fold import PublishedRecord, Views
-from streaming.views.api.reading import Reading
+from streaming.views.api.view_reader import ViewReader
 from streaming.wire.records import Tombstone
 
 ROWS_AT_ONCE = 20_000
@@ -51,7 +51,7 @@ def export(
         with ExitStack() as opened:
             readings = {
                 prefix: opened.enter_context(
-                    Reading(settings.model_copy(update={"topic_prefix": prefix}), groups=groups)
+                    ViewReader(settings.model_copy(update={"topic_prefix": prefix}), groups=groups)
                 )
                 for prefix in (settings.topic_prefix, *settings.peers)
             }
@@ -73,11 +73,11 @@ def _report(tell: Callable[[int, int], None], before: int, total: int, read: int
 
 
 def _add(
-    tables: "Mapping[str, _Table]", groups: Collection[str] | None, topic_prefix: str, told: PublishedRecord
+    tables: "Mapping[str, _Table]", groups: Collection[str] | None, topic_prefix: str, record: PublishedRecord
 ) -> None:
     """Add the row of a record of one coordinator to its table."""
-    if not isinstance(told, Tombstone) and (groups is None or told.group_id in groups):
-        tables[table_of(told)].add(to_row(told, topic_prefix))
+    if not isinstance(record, Tombstone) and (groups is None or record.group_id in groups):
+        tables[table_of(record)].add(to_row(record, topic_prefix))
 
 
 class _Table:

@@ -139,11 +139,11 @@ def _check_brokers(asker: "AnyBroker", servers: str, topics: Collection[str]) ->
 
     from streaming.kafka.any_broker import UNKNOWN_TOPIC, metadata_request
 
-    told = list(asker.ask_each(lambda _: metadata_request(topics)).values())
-    found = [response for response in told if not isinstance(response, Exception)]
+    responses = list(asker.ask_each(lambda _: metadata_request(topics)).values())
+    found = [response for response in responses if not isinstance(response, Exception)]
     if not found:
         # one that waits for its next connection has failed before, and says only which node it is
-        return Brokers(servers, error=_text(min(told, key=lambda error: isinstance(error, NodeNotReadyError))))
+        return Brokers(servers, error=_text(min(responses, key=lambda error: isinstance(error, NodeNotReadyError))))
     for response in found:
         asker.learn(response)
     described = {topic.name: topic for response in found for topic in response.topics if topic.error_code == 0}

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from streaming.observe.format import Commit
-from streaming.observe.state import Place
+from streaming.observe.state import TopicAndPartition
 
 
 class Pending(NamedTuple):
@@ -24,9 +24,9 @@ class Untold:
 
     def __init__(self, latest_ms: int) -> None:
         self.latest_ms, self.commits = latest_ms, 0
-        self.times_ms: dict[Place, int] = {}
+        self.times_ms: dict[TopicAndPartition, int] = {}
 
-    def add(self, place: Place, at_ms: int) -> None:
+    def add(self, place: TopicAndPartition, at_ms: int) -> None:
         if at_ms > self.latest_ms:
             self.latest_ms, self.commits = at_ms, self.commits + 1
         if at_ms > self.times_ms.get(place, 0):

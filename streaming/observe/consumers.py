@@ -85,7 +85,7 @@ def take_run(
     before = None if is_first or is_large else publisher.record_of(group)
     phase, generation = state_of(group), group.generation
     run = _Run(publisher, group, steps, hole_end, origin)
-    run.take()
+    run.apply()
     run.publish()
     if group.is_settling:
         group.is_unpublished = True  # the record of a group without its epoch would be wrong
@@ -133,7 +133,7 @@ class _Run:
 
     # -- the records ---------------------------------------------------------------------------------------------------
 
-    def take(self) -> None:
+    def apply(self) -> None:
         """Change the group by each record."""
         group = self.group
         if group.type != CONSUMER:

@@ -26,7 +26,7 @@ class ObserverHealth:
         if (silent_s := self._observer.silent_s()) > QUERY_SILENT_S:
             wrong.append(f"Spark has not reported for {silent_s:.0f} s whether the query is active")
         if watch is not None and (stalled_s := watch.stalled_s()) > STALLED_S:
-            wrong.append(f"no batch has ended for {stalled_s:.0f} s though {watch.behind} records wait")
+            wrong.append(f"no batch has ended for {stalled_s:.0f} s though {watch.records_behind} records wait")
         return wrong
 
     def not_ready_reasons(self) -> Sequence[str]:
@@ -37,7 +37,10 @@ class ObserverHealth:
 
     def figures(self) -> dict[str, object]:
         latest, watch = self._observer.observed.latest, self._observer.watch
-        return {"records_behind": watch.behind if watch else None, "batch": latest._asdict() if latest else None}
+        return {
+            "records_behind": watch.records_behind if watch else None,
+            "batch": latest._asdict() if latest else None,
+        }
 
 
 class _Figures(Collector):
@@ -69,8 +72,8 @@ class _Figures(Collector):
             yield GaugeMetricFamily("groupcoord_observe_groups", "Groups, in partitions that were read.", latest.groups)
             yield GaugeMetricFamily("groupcoord_observe_members", "Members of these groups.", latest.members)
             yield GaugeMetricFamily("groupcoord_observe_state_bytes", "Memory of the states.", latest.state_bytes)
-        if watch is not None and watch.behind is not None:
-            yield GaugeMetricFamily("groupcoord_observe_behind_records", "Records that wait.", watch.behind)
+        if watch is not None and watch.records_behind is not None:
+            yield GaugeMetricFamily("groupcoord_observe_behind_records", "Records that wait.", watch.records_behind)
         if watch is not None:
             yield GaugeMetricFamily(
                 "groupcoord_observe_held_back_seconds",

@@ -89,7 +89,9 @@ def _read(written: bytes, path: str) -> ObservedIdentity:
     return found
 
 
-def note_start(spark: SparkSession, settings: Settings, ends: dict[int, int], retention_ms: int | None) -> list[Start]:
+def record_start(
+    spark: SparkSession, settings: Settings, ends: dict[int, int], retention_ms: int | None
+) -> list[Start]:
     """Store the facts of this start, and return those of the last starts, the earliest first.
 
     Raises:

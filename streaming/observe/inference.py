@@ -13,7 +13,7 @@ from msgspec import UNSET
 from coordinator.base.consumer_protocol import READABLE, subscribed_topics
 from coordinator.messages.observed_events import ObservedCause, TopicChange
 from streaming.observe.publishing import Owners
-from streaming.observe.state import NO_DETAILS, Details, Group, Member, OldTopic, Place, Reason
+from streaming.observe.state import NO_DETAILS, Details, Group, Member, OldTopic, Reason, TopicAndPartition
 
 COOPERATIVE = "cooperative"
 """A part of the names of assignors whose members keep their partitions during a rebalance."""
@@ -96,7 +96,7 @@ def _of_assignment(before: Group, after: Group, owned: Owners, owns: Owners) -> 
     return because(ObservedCause.COOPERATIVE_ROUND if is_second else ObservedCause.LEADER_REJOINED)
 
 
-def released(before: Owners, after: Owners) -> list[Place]:
+def released(before: Owners, after: Owners) -> list[TopicAndPartition]:
     """Return the partitions that somebody owned before a rebalance, and nobody after it."""
     return sorted(before.keys() - after.keys())
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from streaming.observe.format import ZERO_ID
-from streaming.observe.state import Owned, Place
+from streaming.observe.state import Owned, TopicAndPartition
 
 
 @lru_cache(maxsize=4_096)
@@ -39,7 +39,7 @@ class Names:
             return True
         return False
 
-    def are_named(self, places: Iterable[Place]) -> bool:
+    def are_named(self, places: Iterable[TopicAndPartition]) -> bool:
         """Return whether no id stands for the name of a topic in these partitions."""
         return all(topic not in self.unnamed for topic, _ in places)
 
@@ -50,7 +50,7 @@ class Names:
             found.setdefault(self.of(topic_id), []).extend(numbers)
         return {topic: sorted(numbers) for topic, numbers in sorted(found.items())}
 
-    def places(self, *parts: Owned) -> Iterator[Place]:
+    def places(self, *parts: Owned) -> Iterator[TopicAndPartition]:
         """Yield partitions by the names of their topics."""
         for owned in parts:
             for topic_id, numbers in owned.items():

@@ -88,7 +88,7 @@ class Naming:
     def close(self) -> None:
         """Stop the thread. A request that is under way ends with the process at the latest."""
         self._closing.set()
-        self._observed.asked.set()
+        self._observed.names_wanted.set()
 
     def answer(self) -> None:
         """Write the names that were asked for, as far as the brokers have such topics."""
@@ -110,8 +110,8 @@ class Naming:
 
     def _serve(self) -> None:
         while not self._closing.is_set():
-            self._observed.asked.wait(ASK_AGAIN_S)
-            self._observed.asked.clear()
+            self._observed.names_wanted.wait(ASK_AGAIN_S)
+            self._observed.names_wanted.clear()
             if self._closing.is_set():
                 return
             try:

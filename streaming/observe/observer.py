@@ -211,7 +211,7 @@ class Observer:
             source.refuse_long_absence(settings, planned, time.time_ns() // 1_000_000)
             ends = source.ends(settings, found)
             self._report_distance(sum(ends.values()) - sum(planned.values()))
-            starts = identity.note_start(spark, settings, ends, source.retention_ms(settings))
+            starts = identity.record_start(spark, settings, ends, source.retention_ms(settings))
             self._begin_again = lambda: self._follow(self._begin(spark, found, starts))
             self._begin_again()
         return any(ends.values()) and not starts[-1].first_batch

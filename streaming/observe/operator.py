@@ -21,7 +21,7 @@ from coordinator.base.errors import CorruptState
 from coordinator.base.hashing import shard_of
 from coordinator.messages.observed_events import TopicChange
 from coordinator.messages.outputs import Output
-from streaming.observe.partition import UNNAMED_TOLD_MAX, Named, Partition, Span
+from streaming.observe.partition import UNNAMED_REPORTED_MAX, Named, Partition, Span
 from streaming.observe.state import Row
 from streaming.observe.tally import Tally
 from streaming.query.operator.durable import BATCH, sync_before_output
@@ -175,7 +175,7 @@ def _tally(partition: Partition) -> Tally:
         members=partition.members,
         records=dict(partition.counts),
         published=len(partition.outputs),
-        unnamed=unnamed[:UNNAMED_TOLD_MAX],
+        unnamed=unnamed[:UNNAMED_REPORTED_MAX],
         unnamed_total=len(unnamed),
         hash_changes=partition.hash_changes,
         topics=partition.topics,

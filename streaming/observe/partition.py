@@ -32,12 +32,12 @@ from streaming.observe.publishing import CLASSIC, CONSUMER, SHARE, STREAMS, Publ
 from streaming.observe.schemas import SHARE as OF_SHARE
 from streaming.observe.schemas import STREAMS as OF_STREAMS
 from streaming.observe.schemas import Kind
-from streaming.observe.state import HASH_CHANGES_MAX, Group, HashChange, Place, Row
+from streaming.observe.state import HASH_CHANGES_MAX, Group, HashChange, Row, TopicAndPartition
 
 REJECTED_MAX = 32
 """The events about unreadable records that one batch of a partition may publish; further ones are only counted."""
 
-UNNAMED_TOLD_MAX = 100
+UNNAMED_REPORTED_MAX = 100
 """The topic ids whose names one batch of a partition asks for."""
 
 HASH_CHANGES_SHOWN_MAX = 20
@@ -97,7 +97,7 @@ class Partition:
         self.publisher = Publisher(self.names)
         self.counts: Counter[str] = Counter()
         self._open: dict[str, Group] = {}
-        self._pending: dict[str, dict[Place, Pending]] = {}
+        self._pending: dict[str, dict[TopicAndPartition, Pending]] = {}
         self._untold: dict[str, Untold] = {}
         self._run: list[Row] = []
         self._steps: list[tuple[int, int, Entry | Forgotten]] = []
@@ -310,7 +310,7 @@ class Partition:
         self.publisher.event(GroupDeleted, group, at_ms, why=why)
         self.publisher.tombstone(group, None, at_ms)
         self._pending.pop(group.group_id, None)
-        self.stored.note_end(group.group_id, group.now_ms)
+        self.stored.record_end(group.group_id, group.now_ms)
         self._open[group.group_id] = self._new(group.group_id)
 
     # -- commits -------------------------------------------------------------------------------------------------------

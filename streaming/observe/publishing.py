@@ -14,7 +14,7 @@ from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetR
 from coordinator.messages.outputs import Output
 from streaming.observe.format import Commit
 from streaming.observe.names import Names, id_text
-from streaming.observe.state import NO_DETAILS, REASONS_MAX, Group, HashChange, Member, Place, Reason
+from streaming.observe.state import NO_DETAILS, REASONS_MAX, Group, HashChange, Member, Reason, TopicAndPartition
 
 E = TypeVar("E", bound=Event)
 M = TypeVar("M", bound=MemberEvent)
@@ -30,7 +30,7 @@ PUBLISH_EVERY_MS = 1_000
 
 MEMBER_STATES = {0: "stable", 1: "unrevoked", 2: "unreleased"}
 
-Owners = dict[Place, str]
+Owners = dict[TopicAndPartition, str]
 
 
 class Publisher:
@@ -118,7 +118,7 @@ class Publisher:
         if group.now_ms >= group.published_ms + PUBLISH_EVERY_MS:
             self.record(group)
 
-    def tombstone(self, group: Group, place: Place | None, at_ms: int) -> None:
+    def tombstone(self, group: Group, place: TopicAndPartition | None, at_ms: int) -> None:
         """Add the tombstone of an offset, or of the group itself."""
         key = ("group", group.group_id) if place is None else ("offset", group.group_id, *place)
         ended_ms = group.advance(at_ms)

@@ -43,7 +43,7 @@ AWAY_EPOCH = -2
 Row = tuple[int, int, bytes | None, bytes | None]
 """A record of the source: `offset`, `at_ms`, `key` and `value`."""
 
-Place = tuple[str, int]
+TopicAndPartition = tuple[str, int]
 """A partition: the topic, by its name or by its id, and the number."""
 
 Owned = dict[str, list[int]]
@@ -172,7 +172,7 @@ class Group(Struct, array_like=True):
     recorded_ms: int = 0
     published_ms: int = 0
     members: dict[str, Member] = field(default_factory=dict)
-    released: list[Place] | None = None
+    released: list[TopicAndPartition] | None = None
     last_commit_ms: int | None = None
     commits: int = 0
     assignment_epoch: int = 0
@@ -211,7 +211,7 @@ class Stored(Struct, array_like=True):
     ended: dict[str, int] = field(default_factory=dict)
     hash_changes: list[HashChange] = field(default_factory=list)
 
-    def note_end(self, group_id: str, at_ms: int) -> None:
+    def record_end(self, group_id: str, at_ms: int) -> None:
         """Keep the time at which a group ended. A new group with its id has to be later."""
         self.groups.pop(group_id, None)
         self.hash_changes = [each for each in self.hash_changes if each.group_id != group_id]

@@ -64,8 +64,8 @@ class Batch(NamedTuple):
 class Observed:
     """The figures of the observer since its start. Any thread may read them.
 
-    Every batch with topic ids that have no name sets `asked`. Every batch with changes of metadata hashes, or with the
-    topics of a group that has a new epoch, sets `has_topics`.
+    Every batch with topic ids that have no name sets `names_wanted`. Every batch with changes of metadata hashes, or
+    with the topics of a group that has a new epoch, sets `has_topics`.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Observed:
         self._read_to: dict[int, int] = {}
         self._reported: set[str] = set()
         self._topics: set[str] = set()
-        self.asked = threading.Event()
+        self.names_wanted = threading.Event()
         self.has_topics = threading.Event()
 
     @property
@@ -133,7 +133,7 @@ class Observed:
             found, self._topics = self._topics, set()
             return found
 
-    def take(self, progress: dict[str, Any]) -> Batch:
+    def handle(self, progress: dict[str, Any]) -> Batch:
         """Store the progress of a batch, given as the JSON form of Spark's `StreamingQueryProgress`."""
         row = progress["observedMetrics"].get(METRICS, {})
         tallies = [msgspec.json.decode(text, type=Tally) for text in row.get("shards", [])]
@@ -162,7 +162,7 @@ class Observed:
             )
             self._read_to = read_to(progress) or self._read_to
         if any(tally.unnamed for tally in tallies):
-            self.asked.set()
+            self.names_wanted.set()
         if any(tally.hash_changes or tally.topics for tally in tallies):
             self.has_topics.set()
         return self._latest
@@ -210,7 +210,7 @@ class ProgressLog:
         progress = msgspec.json.decode(event.progress().json())
         if progress["name"] != self._name:
             return
-        batch = self._observed.take(progress)
+        batch = self._observed.handle(progress)
         level = logging.INFO if batch.records else logging.DEBUG
         log.log(level, "batch=%d duration_ms=%d records=%d published=%d groups=%d members=%d", *batch[:6])
 

@@ -71,7 +71,7 @@ class TopicHistory:
         self._seen[name] = list(seen)[-SEEN_MAX:]
         self.version += 1
 
-    def note(self, name: str, described: Described | None) -> bool:
+    def record(self, name: str, described: Described | None) -> bool:
         """Note a topic as it is now, None if it does not exist. Return whether it is other than it was.
 
         Raises:

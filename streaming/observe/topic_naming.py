@@ -138,7 +138,7 @@ class TopicNaming:
         self._closing.set()
         self._observed.has_topics.set()
 
-    def look(self) -> bool:
+    def update(self) -> bool:
         """Return whether changes of hashes still have no answer, after a look at the topics.
 
         Topics of which nothing is known and those of changed hashes are looked at each time, all others every
@@ -159,13 +159,13 @@ class TopicNaming:
         self._followed |= dict.fromkeys(fresh)
         if (now_s := self._now_s()) >= self._looked_s + LOOK_EVERY_S:
             self._looked_s = now_s
-            self._note(self._describe(list(self._followed)))
+            self._record(self._describe(list(self._followed)))
         elif wanted := [name for name in self._followed if name in of_changes or not self._history.seen(name)]:
-            self._note(self._describe(wanted))
+            self._record(self._describe(wanted))
         return self._answer(changes)
 
-    def _note(self, described: Mapping[str, Described | None]) -> None:
-        changed = [name for name, each in described.items() if self._history.note(name, each)]
+    def _record(self, described: Mapping[str, Described | None]) -> None:
+        changed = [name for name, each in described.items() if self._history.record(name, each)]
         self._unwritten |= dict.fromkeys(changed)
         if self._unwritten:
             self._write(SeenTopic(name, self._history.seen(name)) for name in self._unwritten)
@@ -206,7 +206,7 @@ class TopicNaming:
             if self._closing.is_set():
                 return
             try:
-                is_open = self.look()
+                is_open = self.update()
             except (KafkaException, BufferError, UserError) as error:
                 is_open = False
                 log.warning("changed topics have no names yet: the brokers do not show the topics: %s", error)

@@ -44,7 +44,7 @@ class SourceWatch:
         self._reach = Reach(now_s=now_s, answered_s=now_s())
         self._ends: dict[int, int] = {}
         self._moved_s, self._batches = now_s(), 0
-        self.behind: int | None = None
+        self.records_behind: int | None = None
         self.held_back: dict[int, float] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="source-watch", daemon=True)
@@ -81,15 +81,15 @@ class SourceWatch:
 
     def stalled_s(self) -> float:
         """Return the seconds for which no batch has ended while records wait; 0.0 if none wait."""
-        return self._now_s() - self._moved_s if self.behind else 0.0
+        return self._now_s() - self._moved_s if self.records_behind else 0.0
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Request the ends once."""
         try:
             of_stable, of_all = self._ask()
         except KafkaException as error:
             log.warning("the brokers do not return the ends of %s: %s", SOURCE_TOPIC, error)
-            self.behind, self._moved_s = None, self._now_s()
+            self.records_behind, self._moved_s = None, self._now_s()
             return
         self._reach.answered(of_stable)
         stable, highest = _by_partition(of_stable), _by_partition(of_all)
@@ -97,8 +97,8 @@ class SourceWatch:
         if read_to := self._observed.read_to:
             batches = self._observed.batches
             self._ends |= stable
-            self.behind = sum(max(0, end - read_to.get(partition, 0)) for partition, end in self._ends.items())
-            nothing_waits = not self.behind and not of_stable.unknown
+            self.records_behind = sum(max(0, end - read_to.get(partition, 0)) for partition, end in self._ends.items())
+            nothing_waits = not self.records_behind and not of_stable.unknown
             if nothing_waits or batches != self._batches:
                 self._batches, self._moved_s = batches, self._now_s()
 
@@ -120,7 +120,7 @@ class SourceWatch:
 
     def _watch(self) -> None:
         while True:
-            self.look()
+            self.check()
             if self._closing.wait(LOOK_EVERY_S):
                 return
 

@@ -26,7 +26,7 @@ class Cost(NamedTuple):
 
     unit: str
     benchmark: str
-    says: str
+    description: str
     value_min: float = 0
 
 

@@ -254,7 +254,7 @@ class InMemoryCoordinator:
                 for output in self._shard.step([*self._shard.deferred, *log, wake], self.now_ms):
                     if isinstance(output, Event):
                         self.events.append(output)
-                        self._owners.note(output)
+                        self._owners.add(output)
                     elif isinstance(output, Reply):
                         self._transport.deliver(output.answer)
             self._transport.advance()
@@ -296,8 +296,8 @@ class InMemoryCoordinator:
             if predicate():
                 return
             self._turn(self._quiet_ms())
-        told = "; ".join(map(repr, members)) or "no member"
-        raise NotSettled(f"{ROUNDS_MAX} turns were not enough for {what}. The members: {told}")
+        members_text = "; ".join(map(repr, members)) or "no member"
+        raise NotSettled(f"{ROUNDS_MAX} turns were not enough for {what}. The members: {members_text}")
 
     def _is_settled(self, members: list[AnyMember]) -> bool:
         alive = [m for m in members if not m._is_closed and m._driver.member.is_subscribed]

@@ -29,7 +29,7 @@ class Owners:
         self._of: dict[tuple[str, TopicPartition], Ownership] = {}
         self._causes: dict[str, str] = {}
 
-    def note(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         """Handle an event of the coordinator."""
         group_id = event.group_id or ""
         match event:

@@ -37,7 +37,7 @@ class InMemoryTransport:
         self.topics, self._append, self._wait_until = topics, append, wait_until
         self._names = map(str, itertools.count(1))
         self._answers = Inbox()
-        self._correspondents: dict[str, ResponseListener] = {}
+        self._listeners: dict[str, ResponseListener] = {}
         self._silent: set[str] = set()
 
     def register(self, listener: ResponseListener, patience_ms: int = 0) -> str:
@@ -47,21 +47,21 @@ class InMemoryTransport:
             patience_ms: Not used: all requests are accepted.
         """
         name = next(self._names)
-        self._correspondents[name] = listener
+        self._listeners[name] = listener
         self._answers.open_mailbox(name, lambda answer: self._receive(name, answer))
         return f"{name}."
 
     def unregister(self, prefix: str) -> None:
         """Unregister the owner of this prefix."""
         name = prefix.removesuffix(".")
-        self._correspondents.pop(name, None)
+        self._listeners.pop(name, None)
         self._silent.discard(name)
         self._answers.close_mailbox(name)
 
     def send(self, request: Request) -> None:
         """Append a request to the coordinator's log. Requests of a killed or a silent member are dropped."""
         name = (request.request_id or "").partition(".")[0]
-        if name in self._correspondents and name not in self._silent:
+        if name in self._listeners and name not in self._silent:
             self._append(request)
 
     def silence(self, prefix: str, *, is_silent: bool) -> None:
@@ -74,7 +74,7 @@ class InMemoryTransport:
 
     def advance(self) -> None:
         """Make each member handle the deadlines that have passed."""
-        for name, listener in list(self._correspondents.items()):
+        for name, listener in list(self._listeners.items()):
             if name not in self._silent:
                 listener.advance()
 
@@ -96,7 +96,7 @@ class InMemoryTransport:
 
     def _receive(self, name: str, answer: AnyAnswer) -> None:
         if name not in self._silent:
-            self._correspondents[name].receive(answer)
+            self._listeners[name].receive(answer)
 
 
 def void(_: object) -> None:

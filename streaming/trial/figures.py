@@ -65,7 +65,7 @@ def figures(
     """
     group, told = GroupView(group_id, 0), list(events)
     for event in (*before, *told):
-        group.keep(event, WEIGHT_MAX)
+        group.add(event, WEIGHT_MAX)
     begun = [each for each in rebalances(told) if each.started]
     spans = spans_of_owners(group)
     unowned = sorted(_unowned(spans, _stops(told, until_ms), from_ms, until_ms))

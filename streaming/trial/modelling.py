@@ -39,7 +39,7 @@ from streaming.trial.processes import BACK_MS, Process
 from streaming.trial.recording import Recording, Seeded, Start, shard_of
 from streaming.trial.replaying import events_in
 
-BEATS_IN_A_SESSION = 3
+HEARTBEATS_IN_A_SESSION = 3
 """The number of heartbeats of a model member within its session timeout."""
 
 ERRORS = {each.number: each for each in ErrorCode}
@@ -114,7 +114,7 @@ class Model:
         if member.member_id:
             member.generation_id, member.owned = seeded.generation_id, plan.get(recorded, {})
             self._by_id[member.member_id] = member
-            self._begin_beats(member, start.at_ms)
+            self._begin_heartbeats(member, start.at_ms)
         else:
             self._at(process.begin_ms or start.at_ms, lambda now: self._begin(member, now))
         if process.left_ms is not None:
@@ -125,12 +125,12 @@ class Model:
             self._at(at_ms, lambda now: self._beat(now, member))
 
     def _begin(self, member: _Member, now_ms: int) -> None:
-        self._begin_beats(member, now_ms)
+        self._begin_heartbeats(member, now_ms)
         self._join(member, now_ms)
 
-    def _begin_beats(self, member: _Member, now_ms: int) -> None:
+    def _begin_heartbeats(self, member: _Member, now_ms: int) -> None:
         """Add a member to those of its session timeout, which send their heartbeats together."""
-        interval_ms = max(1, member.process.joins[0][1].session_timeout_ms // BEATS_IN_A_SESSION)
+        interval_ms = max(1, member.process.joins[0][1].session_timeout_ms // HEARTBEATS_IN_A_SESSION)
         if interval_ms not in self._rhythms:
             self._rhythms[interval_ms] = []
             self._at(now_ms + interval_ms, lambda now: self._tick(interval_ms, now))
@@ -177,11 +177,11 @@ class Model:
         if isinstance(request, ExpelMember):
             member = self._of_recorded.get(request.member_id)
             request = replace(request, member_id=member.member_id if member else request.member_id)
-        self._hear(self._shard.take(now_ms, request), now_ms)
+        self._hear(self._shard.handle(now_ms, request), now_ms)
 
     def _set(self, now_ms: int, entries: tuple[Policy, ...]) -> None:
         asked = SetPolicies(request_id="", reply_to="", made_ms=now_ms, policies=entries)
-        self._hear(self._shard.take(now_ms, asked), now_ms)
+        self._hear(self._shard.handle(now_ms, asked), now_ms)
 
     # -- requests and responses ----------------------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class Model:
             request_id = f"r{next(self._requests)}"
             self._by_request[request_id] = member
             asked.append(replace(request, request_id=request_id, reply_to="model"))
-        self._hear(self._shard.take(now_ms, *asked), now_ms)
+        self._hear(self._shard.handle(now_ms, *asked), now_ms)
 
     def _hear(self, outputs: list[Output], now_ms: int) -> None:
         self.events.extend(events_in(outputs))

@@ -68,7 +68,7 @@ class _Found:
         self.processes: list[Process] = []
         self._of: dict[str, Process] = {}
         self._latest: dict[Sender, Process] = {}
-        self._asked: dict[Sender, tuple[int, JoinGroup]] = {}
+        self._joins_sent: dict[Sender, tuple[int, JoinGroup]] = {}
         self._dropped = {e.member_id: e.at_ms for e in recording.events if isinstance(e, MemberExpired)}
         self._joined: defaultdict[tuple[int, str, str], list[str]] = defaultdict(list)
         for event in recording.events:
@@ -79,7 +79,7 @@ class _Found:
             process = Process(members=[member_id], joins=[(0, join)], last_ms=start.at_ms)
             self._add(member_id, process, sender_of(join))
 
-    def take(self, at_ms: int, request: Any) -> None:
+    def add(self, at_ms: int, request: Any) -> None:
         """Handle the next request."""
         if isinstance(request, LeaveGroup):
             for each in request.members:
@@ -91,14 +91,14 @@ class _Found:
             return
         if isinstance(request, JoinGroup) and not member_id:
             sender = sender_of(request)
-            self._asked[sender] = at_ms, request
+            self._joins_sent[sender] = at_ms, request
             for joined in self._joined.pop((at_ms, request.client_id, request.client_host), []):
                 self._begin(joined, sender, at_ms, request)
             return
         process = self._of.get(member_id)
         if process is None and isinstance(request, JoinGroup):
             sender = sender_of(request)
-            asked_ms, _ = self._asked.get(sender, (at_ms, request))
+            asked_ms, _ = self._joins_sent.get(sender, (at_ms, request))
             process = self._begin(member_id, sender, asked_ms, request)
         if process is None or process.members[-1] != member_id:
             return
@@ -186,5 +186,5 @@ def processes_of(recording: Recording, start: Start) -> list[Process]:
     """Return the processes behind a group after the start, those that were members at the start first."""
     found = _Found(recording, start)
     for received in recording.after(start):
-        found.take(received.at_ms, received.request)
+        found.add(received.at_ms, received.request)
     return found.end()

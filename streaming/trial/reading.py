@@ -11,7 +11,7 @@ from streaming.errors import NotFound, RequestRefused, UserError
 from streaming.kafka.reader import Progress, TopicReader
 from streaming.trial.recording import Recording, part_of_group
 from streaming.views.api.fold import TopicKind
-from streaming.views.api.reading import Reading
+from streaming.views.api.view_reader import ViewReader
 from streaming.wire.records import decode_request
 
 REQUESTS_MAX = 1_000_000
@@ -35,7 +35,7 @@ def read(
         BrokerUnreachable, NoCoordinator: No broker answers, or the coordinator's topics do not exist.
     """
     topics: tuple[TopicKind, ...] = ("events",)
-    with Reading(settings, groups=[group_id], topics=topics) as reading:
+    with ViewReader(settings, groups=[group_id], topics=topics) as reading:
         views = reading.catch_up(tell)
     group = views.groups.get(group_id)
     if group is None or not group.events:

@@ -88,7 +88,7 @@ class TrialShard(Shard):
         super().__init__(0, 1, SECRET, config, state)
         self._offsets = itertools.count(2**40 if state is None else 2**41)  # member ids follow from offsets
 
-    def take(self, at_ms: int, *requests: Request) -> list[Output]:
+    def handle(self, at_ms: int, *requests: Request) -> list[Output]:
         """Handle requests of one time, and the deadlines up to it."""
         asked = [Received(next(self._offsets), at_ms, request) for request in requests]
         return self.step([*asked, Received(0, at_ms, Wake())], at_ms)
@@ -96,7 +96,7 @@ class TrialShard(Shard):
     def pass_time(self, until_ms: int) -> Iterator[Output]:
         """Handle the deadlines up to a time, each when it is due."""
         while (due_ms := self.next_deadline_ms) is not None and due_ms <= until_ms:
-            yield from self.take(due_ms)
+            yield from self.handle(due_ms)
 
 
 def part_of_group(request: Request | Unreadable | Wake, group_id: str) -> Request | None:
@@ -176,7 +176,7 @@ def seed(recording: Recording, start: Start) -> Seeded:
         replace(join, request_id=recorded, member_id="", require_known_member_id=False)
         for recorded, join in start.joins.items()
     ]
-    outputs = [*shard.take(begin_ms, *joins), *shard.take(begin_ms + SEEDING_MS // 2)]
+    outputs = [*shard.handle(begin_ms, *joins), *shard.handle(begin_ms + SEEDING_MS // 2)]
     answers = [answer for answer in answers_of(outputs) if isinstance(answer, JoinGroupAnswer)]
     ids = {str(answer.request_id): answer.member_id for answer in answers}
     generation_id = answers[0].generation_id
@@ -185,7 +185,7 @@ def seed(recording: Recording, start: Start) -> Seeded:
         assignments = plan if recorded == next(iter(start.joins)) else ()
         sync = SyncGroup(request_id="", reply_to="", group_id=recording.group_id, generation_id=generation_id,
                          member_id=member_id, assignments=assignments)  # fmt: skip
-        shard.take(start.at_ms, sync)
+        shard.handle(start.at_ms, sync)
     return Seeded(shard.to_bytes(), ids, generation_id)
 
 

@@ -63,7 +63,7 @@ class _Translation:
         if answer.code == ErrorCode.MEMBER_ID_REQUIRED.number:
             self._pending[sender_of(request)].append(answer.member_id)
 
-    def note(self, event: MemberJoined) -> None:
+    def add(self, event: MemberJoined) -> None:
         """Note a member of the shard. The recorded one joined at the same time as the same client."""
         if event.member_id not in self.ids.values() and (recorded := self._joined[_joined(event)]):
             self.ids[recorded.popleft()] = event.member_id
@@ -123,9 +123,9 @@ class _Replay:
         self.events: list[AnyEvent] = []
         self._shard, self._translation = shard_of(recording, seeded), _Translation(recording, start, seeded)
         self._batch: list[Received] = []
-        self._asked: dict[str, JoinGroup] = {}
+        self._joins_sent: dict[str, JoinGroup] = {}
 
-    def take(self, received: Received) -> None:
+    def handle(self, received: Received) -> None:
         """Add the next request."""
         request: Any = received.request
         if self._is_full(received.at_ms) or not self._translation.is_known(request):
@@ -133,7 +133,7 @@ class _Replay:
         if not self._batch:
             self.pass_time(received.at_ms)
         if isinstance(request, JoinGroup):
-            self._asked[request.request_id] = request
+            self._joins_sent[request.request_id] = request
         asked = request if isinstance(request, SetPolicies) else self._translation.of(request)
         self._batch.append(replace(received, request=asked))
 
@@ -144,30 +144,30 @@ class _Replay:
     def flush(self) -> None:
         """Handle the requests that were added."""
         if self._batch:
-            self._note(self._shard.step(self._batch, self._batch[-1].at_ms))
+            self._record(self._shard.step(self._batch, self._batch[-1].at_ms))
             self._batch = []
 
     def pass_time(self, until_ms: int) -> None:
         """Handle the deadlines up to a time."""
-        self._note(list(self._shard.pass_time(until_ms)))
+        self._record(list(self._shard.pass_time(until_ms)))
 
-    def _note(self, outputs: list[Output]) -> None:
+    def _record(self, outputs: list[Output]) -> None:
         for event in events_in(outputs):
             self.events.append(event)
             if isinstance(event, MemberJoined):
-                self._translation.note(event)
+                self._translation.add(event)
         for answer in answers_of(outputs):
-            if isinstance(answer, JoinGroupAnswer) and answer.request_id in self._asked:
-                self._translation.expect(self._asked[answer.request_id], answer)
+            if isinstance(answer, JoinGroupAnswer) and answer.request_id in self._joins_sent:
+                self._translation.expect(self._joins_sent[answer.request_id], answer)
 
 
 def replay(recording: Recording, start: Start, seeded: Seeded) -> list[AnyEvent]:
     """Return the events of the recorded requests after the start."""
     replayed = _Replay(recording, start, seeded)
     if (policies := policies_at(recording, start)) is not None:
-        replayed.take(Received(start.offset, start.at_ms, policies))
+        replayed.handle(Received(start.offset, start.at_ms, policies))
     for received in recording.after(start):
-        replayed.take(received)
+        replayed.handle(received)
     replayed.flush()
     replayed.pass_time(recording.until_ms)
     return replayed.events

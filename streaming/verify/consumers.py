@@ -52,7 +52,7 @@ class ConsumerAudit(Struct):
     planned: tuple[int, int] | None = None
     before: GroupRecord | None = None
 
-    def take(self, read: object) -> Iterator[Wrong]:
+    def judge(self, read: object) -> Iterator[Wrong]:
         """Judge the next record of either topic."""
         match read:
             case GroupRecord() if is_of_consumers(read):

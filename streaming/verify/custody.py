@@ -42,14 +42,14 @@ class Custody:
         """Start with the next coordinator."""
         self._coordinators[prefix] = Coordinator(partitions, until_ms)
 
-    def partition(self, prefix: str, number: int, groups_end: int, *, is_cut: bool) -> "Following":
+    def partition(self, prefix: str, number: int, groups_end: int, *, is_cut: bool) -> "StayCollector":
         """Return a collector for one partition of both output topics.
 
         Args:
             groups_end: The end offset of the partition of the groups topic.
             is_cut: Whether the oldest events of the partition are gone.
         """
-        return Following(self, prefix, number, groups_end, is_cut=is_cut)
+        return StayCollector(self, prefix, number, groups_end, is_cut=is_cut)
 
     @property
     def prefixes(self) -> Collection[str]:
@@ -60,16 +60,16 @@ class Custody:
         """Return whether a group is one of those that are compared."""
         return not zlib.crc32(group_id.encode()) % self.one_in
 
-    def add(self, following: "Following", events_from_ms: float) -> None:
+    def add(self, collector: "StayCollector", events_from_ms: float) -> None:
         """Keep the stays of the groups of one partition.
 
         Args:
             events_from_ms: The time of the oldest event of the partition; minus infinity if no event is gone.
         """
-        at = self._coordinators[following.prefix]
-        at.newest_ms = max(at.newest_ms, following.newest_ms)
-        at.events_from_ms[following.number] = events_from_ms
-        for group_id, group in following.groups.items():
+        at = self._coordinators[collector.prefix]
+        at.newest_ms = max(at.newest_ms, collector.newest_ms)
+        at.events_from_ms[collector.number] = events_from_ms
+        for group_id, group in collector.groups.items():
             if self.is_followed(group_id):
                 at.stays[group_id] = group
                 self._entries += group.weight
@@ -94,7 +94,7 @@ class Custody:
             self.moves += moves.compared
 
 
-class Following:
+class StayCollector:
     """A collector of the stays of one partition's groups."""
 
     def __init__(self, custody: Custody, prefix: str, number: int, groups_end: int, *, is_cut: bool) -> None:
@@ -103,7 +103,7 @@ class Following:
         self.groups: dict[str, GroupStays] = {}
         self.newest_ms = -math.inf
 
-    def take(self, read: Record, version: int | None, at_ms: int, record: Any) -> None:
+    def add(self, read: Record, version: int | None, at_ms: int, record: Any) -> None:
         """Add the next event, or the next record of the groups topic that is newer than all earlier ones of its key.
 
         Args:
@@ -115,9 +115,9 @@ class Following:
         group = self.groups.setdefault(read.group_id, GroupStays(self._is_cut))
         at = Written(version, at_ms, record.timestamp, f"{record.topic}-{record.partition}@{record.offset}")
         if isinstance(read, GroupRecord | OffsetRecord | Tombstone):
-            group.wrote(read, at)
+            group.add_record(read, at)
         else:
-            group.told(read, at)
+            group.add_event(read, at)
 
     def end(self, events_from_ms: float, groups_read: int) -> None:
         """Pass the stays on.

@@ -79,7 +79,7 @@ class Exchanges:
     def __init__(self, wanted: Collection[str] | None, settling_ms: int) -> None:
         self._wanted, self._settling_ms = wanted, settling_ms
         self._heard: dict[Asker, list[ReceivedReply]] = {}
-        self._asked: Counter[Asker] = Counter()
+        self._requests: Counter[Asker] = Counter()
         self._open: list[SentRequest] = []
         self._replies_from_ms: list[float] = []  # by partition
         self._requests_from_ms = self._newest_ms = -math.inf
@@ -113,7 +113,7 @@ class Exchanges:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def asked(self, records: Iterable[Any], published: Published, *, is_cut: bool) -> Iterator[Finding]:
+    def judge(self, records: Iterable[Any], published: Published, *, is_cut: bool) -> Iterator[Finding]:
         """Judge one partition's requests, in order, against the records that its groups have published."""
         groups, transactions = published.groups, Transactions()
         committed: dict[tuple[str, str, int], int] = {}
@@ -124,33 +124,33 @@ class Exchanges:
             if isinstance(request, Wake) or request.request_id is None or request.reply_to is None:
                 continue
             asker = request.reply_to, request.request_id
-            self._asked[asker] += 1
+            self._requests[asker] += 1
             heard = self._heard.get(asker, [])
             place = f"{record.topic}-{record.partition}@{record.offset}"
             if not isinstance(request, Unreadable):
-                transactions.take(request, heard[0].answer if len(heard) == 1 else None, record.timestamp, place)
+                transactions.add(request, heard[0].answer if len(heard) == 1 else None, record.timestamp, place)
             if self._wanted is not None and _group_id(request) not in self._wanted:
                 continue
             self.requests += 1
-            asked = SentRequest(record.partition, record.offset, record.timestamp, request, place)
+            sent = SentRequest(record.partition, record.offset, record.timestamp, request, place)
             if not heard:
-                self._open.append(asked)
+                self._open.append(sent)
             elif not isinstance(request, PARKED):
                 self._handled[record.partition] = record.offset
-            yield from self._fits(asked, heard)
-            yield from self._judge_offsets(asked, heard, groups, committed)
+            yield from self._fits(sent, heard)
+            yield from self._judge_offsets(sent, heard, groups, committed)
         yield from self._judge_transactions(transactions, published, from_ms)
-        self._open = [asked for asked in self._open if not self._is_excused(asked, groups)]
+        self._open = [sent for sent in self._open if not self._is_excused(sent, groups)]
         self._requests_from_ms = max(self._requests_from_ms, from_ms)
 
     def end(self) -> Iterator[Finding]:
         """Yield the findings that are certain only after all partitions have been read."""
-        for asked in self._open:
-            kind = _kind(asked.request)
+        for sent in self._open:
+            kind = _kind(sent.request)
             text = f"a {kind} request has no response, and later requests have one"
-            yield Finding(Kind.NEVER_ANSWERED, _group_id(asked.request), asked.place, text)
+            yield Finding(Kind.NEVER_ANSWERED, _group_id(sent.request), sent.place, text)
         for (inbox, request_id), heard in self._heard.items():
-            times = self._asked[inbox, request_id]
+            times = self._requests[inbox, request_id]
             who = f"{escape(request_id)} of {escape(inbox)}"
             if heard[0].at_ms <= self._requests_from_ms + PARKED_MS_MAX:
                 continue  # the request may be older than the requests that were read
@@ -160,26 +160,26 @@ class Exchanges:
                 text = f"{who} was sent {times} times and has {len(heard)} different responses"
                 yield Finding(Kind.ANSWERED_TWICE, None, heard[-1].place, text)
 
-    def _fits(self, asked: SentRequest, heard: list[ReceivedReply]) -> Iterator[Finding]:
+    def _fits(self, sent: SentRequest, heard: list[ReceivedReply]) -> Iterator[Finding]:
         """Check the kind of each response. An `error` may replace any response that is too large."""
         for each in heard:
-            kind, said = _kind(asked.request), str(type(each.answer).__struct_config__.tag)
+            kind, said = _kind(sent.request), str(type(each.answer).__struct_config__.tag)
             if said not in (kind, "error"):
                 yield Finding(
-                    Kind.ANSWERS_NOBODY, _group_id(asked.request), each.place, f"a {said} response to a {kind} request"
+                    Kind.ANSWERS_NOBODY, _group_id(sent.request), each.place, f"a {said} response to a {kind} request"
                 )
 
-    def _is_excused(self, asked: SentRequest, groups: Mapping[str, Watched]) -> bool:
+    def _is_excused(self, sent: SentRequest, groups: Mapping[str, Watched]) -> bool:
         """Return whether a request without a response may have had one, or may still get one."""
         settled_ms = self._newest_ms - self._settling_ms
-        inbox = shard_of(asked.request.reply_to or "", len(self._replies_from_ms))
-        if not self._replies_from_ms[inbox] < asked.at_ms <= settled_ms:
+        inbox = shard_of(sent.request.reply_to or "", len(self._replies_from_ms))
+        if not self._replies_from_ms[inbox] < sent.at_ms <= settled_ms:
             return True
-        if asked.offset > self._handled.get(asked.partition, -1):
+        if sent.offset > self._handled.get(sent.partition, -1):
             return True
-        if not isinstance(asked.request, PARKED):
+        if not isinstance(sent.request, PARKED):
             return False
-        group = groups.get(asked.request.group_id)
+        group = groups.get(sent.request.group_id)
         if group is None or group.latest is None:
             return False
         is_calm = group.latest.state in (Phase.STABLE, Phase.EMPTY) and group.latest.since_ms <= settled_ms
@@ -189,7 +189,7 @@ class Exchanges:
 
     def _judge_offsets(
         self,
-        asked: SentRequest,
+        sent: SentRequest,
         heard: list[ReceivedReply],
         groups: Mapping[str, Watched],
         committed: dict[tuple[str, str, int], int],
@@ -199,7 +199,7 @@ class Exchanges:
         Args:
             committed: By group, topic and partition, the offset of the latest acknowledged commit before this request.
         """
-        request, answer = asked.request, heard[0].answer if len(heard) == 1 else None
+        request, answer = sent.request, heard[0].answer if len(heard) == 1 else None
         if isinstance(request, Unreadable):
             return
         group = groups.get(request.group_id)
@@ -207,7 +207,7 @@ class Exchanges:
             for commit in request.offsets:
                 committed.pop((request.group_id, commit.topic, commit.partition), None)
             if isinstance(answer, OffsetCommitAnswer):
-                yield from self._acknowledged(asked, request, answer, group, committed)
+                yield from self._acknowledged(sent, request, answer, group, committed)
         elif isinstance(request, TxnOffsetCommit):  # it takes effect when its transaction ends, if at all
             for commit in request.offsets:
                 committed.pop((request.group_id, commit.topic, commit.partition), None)
@@ -226,7 +226,7 @@ class Exchanges:
 
     def _acknowledged(
         self,
-        asked: SentRequest,
+        sent: SentRequest,
         request: OffsetCommit,
         answer: OffsetCommitAnswer,
         group: Watched | None,
@@ -238,13 +238,13 @@ class Exchanges:
             self.commits += 1
             committed[request.group_id, commit.topic, commit.partition] = commit.offset
             published = group.committed.get((commit.topic, commit.partition)) if group else None
-            is_there = published is not None and published.at_ms >= asked.at_ms
-            if not is_there and asked.at_ms <= self._newest_ms - self._settling_ms:
+            is_there = published is not None and published.at_ms >= sent.at_ms
+            if not is_there and sent.at_ms <= self._newest_ms - self._settling_ms:
                 text = (
                     f"{commit.offset} was acknowledged for {escape(commit.topic)}-{commit.partition},"
                     " and neither it nor a later offset is published"
                 )
-                yield Finding(Kind.COMMIT_LOST, request.group_id, asked.place, text)
+                yield Finding(Kind.COMMIT_LOST, request.group_id, sent.place, text)
 
     def _judge_transactions(
         self, transactions: Transactions, published: Published, from_ms: float

@@ -21,7 +21,7 @@ class WrittenOffsets:
     def __init__(self) -> None:
         self._written: dict[tuple[str, str, int, int], int] = {}
 
-    def take(self, read: object) -> None:
+    def add(self, read: object) -> None:
         """Note the offset of a record of the groups topic, if it has one."""
         if isinstance(read, OffsetRecord):
             written = read.group_id, read.topic, read.partition, read.offset

@@ -25,7 +25,7 @@ class Owners(Struct):
     generation_id: int = -1
     last: dict[tuple[str, int], Owner] = field(default_factory=dict)
 
-    def take(self, record: GroupRecord) -> Iterator[tuple[Kind, str]]:
+    def judge(self, record: GroupRecord) -> Iterator[tuple[Kind, str]]:
         """Judge the next record. Earlier in a rebalance, members show their assignments of the last generation."""
         if record.kept_by == KAFKA and record.type == GroupType.CONSUMER.value:
             yield from _two_at_once(record)

@@ -16,7 +16,7 @@ from coordinator.messages.events import AnyEvent, GroupConverted, GroupDeleted
 from coordinator.messages.group_records import GroupRecord, OffsetRecord
 from coordinator.messages.move_events import GroupArrived, GroupMoved
 from streaming.verify.consumers import is_of_consumers
-from streaming.verify.custody import Following
+from streaming.verify.custody import StayCollector
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind
 from streaming.verify.offsets import Committed, WrittenOffsets
 from streaming.verify.owners import Owners
@@ -51,7 +51,7 @@ class Published:
         wanted: The groups to check; None for all.
         events_from: The first offset of the events partition that is kept.
         is_observed: Whether Kafka's own coordinator keeps the groups. Then versions, repeats and owners are judged.
-        following: The collector of the groups' stays, if several coordinators are checked.
+        collector: The collector of the groups' stays, if several coordinators are checked.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class Published:
         events_from: int,
         *,
         is_observed: bool = False,
-        following: Following | None = None,
+        collector: StayCollector | None = None,
     ) -> None:
-        self._wanted, self._is_observed, self._following = wanted, is_observed, following
+        self._wanted, self._is_observed, self._collector = wanted, is_observed, collector
         self._next, self._removed, self._ended = [0, events_from], [0, 0], [0, 0]
         self._events_from_ms = math.inf if events_from else -math.inf
         self._held: list[Held] = []
@@ -70,7 +70,7 @@ class Published:
         self.groups: dict[str, Watched] = {}
         self.offsets = WrittenOffsets()
 
-    def take(self, topic: int, record: Any) -> Iterator[Finding]:
+    def judge(self, topic: int, record: Any) -> Iterator[Finding]:
         """Judge one Kafka record. The records of each topic come in order, both topics roughly by time."""
         self._removed[topic] += record.offset - self._next[topic]
         self._next[topic] = record.offset + 1
@@ -85,12 +85,12 @@ class Published:
             return
         group = self.groups.setdefault(read.group_id, Watched())
         if topic == GROUPS:
-            is_newest = _note_late(group, read, record)
-            self.offsets.take(read)
+            is_newest = _record_late(group, read, record)
+            self.offsets.add(read)
         else:
             is_newest = True
-        if self._following is not None and is_newest:
-            self._following.take(read, version, _own_ms(read), record)
+        if self._collector is not None and is_newest:
+            self._collector.add(read, version, _own_ms(read), record)
         if version is None:
             return
         if self._is_known(hash((topic, record.key, record.value, version, _own_ms(read)))):
@@ -106,10 +106,10 @@ class Published:
             if self._is_certain(held, lacking):
                 yield held.finding
         for group_id, group in self.groups.items():
-            yield from self._stands_old(group_id, group, at_ms)
+            yield from self._outdated(group_id, group, at_ms)
         yield from missing
-        if self._following is not None:
-            self._following.end(self._events_from_ms, self._next[GROUPS] - self._removed[GROUPS])
+        if self._collector is not None:
+            self._collector.end(self._events_from_ms, self._next[GROUPS] - self._removed[GROUPS])
 
     def _is_certain(self, held: Held, lacking: Collection[str | None]) -> bool:
         finding, group = held.finding, self.groups[held.finding.group_id or ""]
@@ -124,21 +124,21 @@ class Published:
                 for gone in life.end(self._holes, at_ms):
                     yield Finding(Kind.MISSING, group_id, "at the end", _missing(gone))
 
-    def _stands_old(self, group_id: str, group: Watched, at_ms: float) -> Iterator[Finding]:
+    def _outdated(self, group_id: str, group: Watched, at_ms: float) -> Iterator[Finding]:
         """Judge the keys whose last record is older than an earlier record of the group.
 
         If records are gone, the record that the last one replaced may be among them.
         """
         for key, (where, written_ms) in group.late.items():
-            order = group.standing.late[key]
+            order = group.newest.late[key]
             if written_ms > at_ms:
                 continue
-            if group.standing.is_outdated(key):
-                newest = group.standing.newest[key]
+            if group.newest.is_outdated(key):
+                newest = group.newest.newest[key]
                 text = f"version {order.version} is the last record of {_words(key)}, after version {newest.version}"
                 yield Finding(Kind.STANDS_OLD, group_id, where, text)
             elif self._removed[GROUPS]:
-                text = f"version {order.version} of {_words(key)} was repeated after version {group.standing.highest}"
+                text = f"version {order.version} of {_words(key)} was repeated after version {group.newest.highest}"
                 text = f"{text} of the group: compaction may have removed a newer record of the key"
                 yield Finding(Kind.STANDS_OLD, group_id, where, text)
 
@@ -189,11 +189,11 @@ class Published:
             if not self._is_observed and not _is_written_again(group.latest, read):
                 yield from _judge_generation(place, read, group.latest)
         if isinstance(read, GroupRecord):
-            yield from group.owners.take(read)
+            yield from group.owners.judge(read)
         if not self._is_observed:
-            yield from group.consumers.take(read)
-            yield from ((Kind.TOKEN_FELL, text) for text in group.tokens.take(read))
-        self._note(group, topic, read, at_ms)
+            yield from group.consumers.judge(read)
+            yield from ((Kind.TOKEN_FELL, text) for text in group.tokens.judge(read))
+        self._record(group, topic, read, at_ms)
 
     def _number(self, group: Watched, topic: int, read: Record, version: int, at_ms: int) -> Iterator[Wrong]:
         number = group.places[topic].life
@@ -204,7 +204,7 @@ class Published:
         if isinstance(read, GroupArrived):
             group.arrived.add(number)
             group.lives[number].begin_after(read.version_before)
-        yield from _all_missing(group.lives[number].take(topic, version, at_ms, self._holes))
+        yield from _all_missing(group.lives[number].judge(topic, version, at_ms, self._holes))
 
     def _find_life(self, group: Watched, topic: int, read: Record) -> None:
         """Advance to the next life after an end, even if only the other topic still shows that end."""
@@ -219,7 +219,7 @@ class Published:
             while group.founded_ms.get(place.life + 1, math.inf) <= own_ms:
                 group.pass_over_an_end(topic)
 
-    def _note(self, group: Watched, topic: int, read: Record, at_ms: int) -> None:
+    def _record(self, group: Watched, topic: int, read: Record, at_ms: int) -> None:
         place = group.places[topic]
         match read:
             case GroupRecord():
@@ -279,13 +279,13 @@ def _own_ms(read: Record) -> int:
     return int(read.at_ms)
 
 
-def _note_late(group: Watched, read: Record, record: Any) -> bool:
+def _record_late(group: Watched, read: Record, record: Any) -> bool:
     """Note the order of a record. Return whether it is newer than all earlier ones of its key."""
     is_newest = False
     if isinstance(read, GroupRecord | OffsetRecord | Tombstone):
-        is_newest = group.standing.add(record.key, order_of(read))
-        group.late = {key: place for key, place in group.late.items() if key in group.standing.late}
-        if record.key in group.standing.late:
+        is_newest = group.newest.add(record.key, order_of(read))
+        group.late = {key: place for key, place in group.late.items() if key in group.newest.late}
+        if record.key in group.newest.late:
             group.late[record.key] = _where(record), record.timestamp
     return is_newest
 

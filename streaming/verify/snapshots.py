@@ -71,7 +71,7 @@ class Chapter(Struct):
     gone: dict[PartitionKey, int] = field(default_factory=dict)
     end: int | None = None
 
-    def take(self, read: GroupRecord | OffsetRecord | Tombstone) -> None:
+    def add(self, read: GroupRecord | OffsetRecord | Tombstone) -> None:
         """Add the next record of the group."""
         match read:
             case GroupRecord():

@@ -124,9 +124,9 @@ class GroupStays(Struct):
 
     # -- the groups topic ----------------------------------------------------------------------------------------------
 
-    def wrote(self, read: GroupRecord | OffsetRecord | Tombstone, at: Written) -> None:
+    def add_record(self, read: GroupRecord | OffsetRecord | Tombstone, at: Written) -> None:
         """Add the next record that is newer than all earlier ones of its key."""
-        self.chapters[-1].take(read)
+        self.chapters[-1].add(read)
         if isinstance(read, Tombstone):
             if read.topic is None:
                 self.chapters.append(Chapter())
@@ -140,7 +140,7 @@ class GroupStays(Struct):
 
     # -- the events topic ----------------------------------------------------------------------------------------------
 
-    def told(self, event: AnyEvent, at: Written) -> None:
+    def add_event(self, event: AnyEvent, at: Written) -> None:
         """Add the next event. A repeat changes nothing."""
         if (at.at_ms, at.version) <= self.order:
             return

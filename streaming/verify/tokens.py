@@ -31,7 +31,7 @@ class Tokens(Struct):
     given_to: str = ""
     shown: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
 
-    def take(self, read: object) -> Iterator[str]:
+    def judge(self, read: object) -> Iterator[str]:
         """Judge the next record of either topic. Yield each fault in words."""
         match read:
             case RebalanceCompleted(leader=None) if read.fencing_token:  # it may have given no partition to anybody

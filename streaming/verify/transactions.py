@@ -87,7 +87,7 @@ class Transactions(Struct):
     ended: set[int] = field(default_factory=set)
     is_whole: bool = True
 
-    def take(self, request: Request, answer: AnyAnswer | None, at_ms: int, where: str) -> None:
+    def add(self, request: Request, answer: AnyAnswer | None, at_ms: int, where: str) -> None:
         """Read the next request of the shard.
 
         Args:

@@ -53,14 +53,14 @@ def verify(
     report, custody = Report(is_observed=True), Custody(prefixes)
     for prefix in prefixes:
         at, before = settings.model_copy(update={"topic_prefix": prefix}), report.records
-        told = partial(_tell_on, tell, before)
-        report.add_all(_verify(at, groups, told, settling_ms, custody), prefix)
+        on_progress = partial(_progress_after, tell, before)
+        report.add_all(_verify(at, groups, on_progress, settling_ms, custody), prefix)
     _add(report, custody.findings())
     report.moves, report.followed_one_in = custody.moves, custody.one_in
     return report
 
 
-def _tell_on(tell: Tell, before: int, read: int, of: int) -> None:
+def _progress_after(tell: Tell, before: int, read: int, of: int) -> None:
     tell(before + read, before + of)
 
 
@@ -91,14 +91,14 @@ def _verify(
         if custody is not None:
             custody.begin(settings.topic_prefix, len(requests.first_offsets), now_ms - settling_ms)
         for partition in sorted(shards):
-            begin, following = events.first_offsets[partition], None
+            begin, collector = events.first_offsets[partition], None
             if custody is not None:
                 groups_end = published.ends[settings.groups_topic, partition]
-                following = custody.partition(settings.topic_prefix, partition, groups_end, is_cut=begin > 0)
-            judge = Published(groups, begin, following=following)
+                collector = custody.partition(settings.topic_prefix, partition, groups_end, is_cut=begin > 0)
+            judge = Published(groups, begin, collector=collector)
             _judge(report, judge, _in_order(published, events, partition), now_ms - settling_ms)
             is_cut = requests.first_offsets[partition] > 0
-            _add(report, exchanges.asked(requests.read(partition), judge, is_cut=is_cut))
+            _add(report, exchanges.judge(requests.read(partition), judge, is_cut=is_cut))
     _add(report, exchanges.end())
     report.records, report.requests, report.commits = progress.read, exchanges.requests, exchanges.commits
     return report
@@ -107,10 +107,10 @@ def _verify(
 def _judge(report: Report, judge: Published, records: Iterable[tuple[int, Record]], until_ms: int) -> None:
     """Judge the published records of one partition."""
     for topic, record in records:
-        _add(report, judge.take(topic, record))
+        _add(report, judge.judge(topic, record))
     _add(report, judge.end(until_ms))
     report.groups += len(judge.groups)
-    report.corrected += sum(group.standing.corrected for group in judge.groups.values())
+    report.corrected += sum(group.newest.corrected for group in judge.groups.values())
 
 
 def _verify_observed(settings: Settings, groups: Collection[str] | None, tell: Tell, settling_ms: int) -> Report:

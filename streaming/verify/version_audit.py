@@ -58,7 +58,7 @@ class VersionAudit:
         self._beyond: dict[int, _Seen] = {}
         self._order: list[int] = []
 
-    def take(self, topic: int, version: int, at_ms: int, holes: Holes) -> Iterator[range]:
+    def judge(self, topic: int, version: int, at_ms: int, holes: Holes) -> Iterator[range]:
         """Note a record. Yield the versions that are certainly missing."""
         self._reach[topic] = max(self._reach[topic], version)
         seen = _Seen(topic, holes.removed[topic], at_ms)

@@ -63,7 +63,7 @@ class Watched(Struct):
     committed: dict[tuple[str, int], Committed] = field(default_factory=dict)
     tokens: Tokens = field(default_factory=Tokens)
     consumers: ConsumerAudit = field(default_factory=ConsumerAudit)
-    standing: NewestRecords = field(default_factory=NewestRecords)
+    newest: NewestRecords = field(default_factory=NewestRecords)
     late: dict[bytes, tuple[str, int]] = field(default_factory=dict)
 
     def pass_over_an_end(self, topic: int) -> None:

@@ -235,13 +235,13 @@ class ExportFile:
     def _begin(self) -> Head:
         written = self._file.readline(HEAD_BYTES_MAX)
         try:
-            told = msgspec.json.decode(written, type=_Version)
+            header = msgspec.json.decode(written, type=_Version)
         except (ValueError, RecursionError):
-            told = _Version("", 0)
-        if told.format != FORMAT:
+            header = _Version("", 0)
+        if header.format != FORMAT:
             raise BadExport(f"{self._path} is no export of groups: name a file of `coordinator checkpoint export`.")
-        if told.version != VERSION:
-            raise self._of_another_version(f"format {told.version}; this version reads format {VERSION}")
+        if header.version != VERSION:
+            raise self._of_another_version(f"format {header.version}; this version reads format {VERSION}")
         try:
             return msgspec.json.decode(written, type=Head)
         except (ValueError, RecursionError) as error:

@@ -267,8 +267,8 @@ def _row(output: Output, topics: OutputTopics, shard: int) -> Row:
         return Row(topics.replies, None, output.to.encode(), _encode(output.answer))
     if isinstance(output, Published):
         if output.record is None:
-            told = ((VERSION, output.version), (AT_MS, output.ended_ms))
-            headers = [(name, str(number).encode()) for name, number in told if number is not None]
+            values = ((VERSION, output.version), (AT_MS, output.ended_ms))
+            headers = [(name, str(number).encode()) for name, number in values if number is not None]
             return Row(topics.groups, shard, _encode(output.key), None, headers)
         return Row(topics.groups, shard, _encode(output.key), _encode(output.record))
     if isinstance(output, ToPeer):

@@ -27,7 +27,7 @@ from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchReques
 
 from streaming.config.settings import Settings
 from streaming.kafka import topics
-from streaming.views.api.reading import Reading
+from streaming.views.api.view_reader import ViewReader
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.figures import Figures, percentile
@@ -247,7 +247,7 @@ def pause(waits: Iterable[Wait], from_s: float, until_s: float) -> float:
 def times(settings: Settings, kind: str, from_s: float) -> Mapping[str, float]:
     """Return the time of the first event of a kind since `from_s`, by its group, seconds since 1970."""
     first: dict[str, float] = {}
-    with Reading(settings, topics=("events",)) as reading:
+    with ViewReader(settings, topics=("events",)) as reading:
         for raw in reading.backlog():
             event = msgspec.json.decode(raw.value or b"{}")
             if event.get("event") == kind and (at_s := event["at_ms"] / 1000) >= from_s:
@@ -269,7 +269,7 @@ async def moved(source: Settings, target: str, *options: str) -> None:
 
 def events(settings: Settings) -> Counter[str]:
     """Return the number of events of each kind."""
-    with Reading(settings, topics=("events",)) as reading:
+    with ViewReader(settings, topics=("events",)) as reading:
         return Counter(msgspec.json.decode(raw.value or b"{}").get("event", "") for raw in reading.backlog())
 
 

@@ -11,7 +11,7 @@ import time
 from coordinator.base.policies import Policy, Succession
 from coordinator.messages.requests import Received
 from streaming.trial.recording import Recording
-from streaming.trial.trying import run_trial
+from streaming.trial.trials import run_trial
 from streaming.wire.records import decode_request
 from tests.benchmarks import bench
 from tests.benchmarks.bench import say

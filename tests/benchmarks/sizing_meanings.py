@@ -9,7 +9,7 @@ RATIO_MAX = 1.3
 LOADS = {"small": "3 % of the members", "medium": "30 %", "large": "all of them"}
 
 SIZING: Mapping[str, Meaning] = {
-    **{f"cost_{name}": Meaning(f"{cost.says}, {cost.unit}") for name, cost in COSTS.items()},
+    **{f"cost_{name}": Meaning(f"{cost.description}, {cost.unit}") for name, cost in COSTS.items()},
     **{
         f"size_{what}_ratio": Meaning(
             f"{says}: predicted to measured or the reverse, the worst of three loads", RATIO_MAX

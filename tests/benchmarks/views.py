@@ -81,7 +81,7 @@ def _raw(record: Written) -> Raw:
 def _fold_s(records: Iterable[Raw]) -> float:
     views, began_s = Views(is_live=True), perf_counter()
     for record in records:
-        views.take(record, 0)
+        views.fold(record, 0)
     took_s = perf_counter() - began_s
     if len(views.present()) != GROUPS or views.alarms:
         raise BenchFailed(f"the views have {len(views.present())} groups and {len(views.alarms)} alarms")

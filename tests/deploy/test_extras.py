@@ -90,7 +90,7 @@ def test_a_command_without_its_extra_names_the_installation(command: str) -> Non
         "streaming.cli.admin.doctor",
         "streaming.doctor",
         "streaming.kafka.topics",
-        "streaming.trial.trying",
+        "streaming.trial.trials",
         "streaming.verify",
     ],
 )

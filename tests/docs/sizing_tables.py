@@ -54,7 +54,12 @@ def _lines(_: Mapping[str, Figure]) -> str:
 
 def _costs(table: Mapping[str, Figure]) -> str:
     rows = (
-        (f"`{name}`", cost.says, _value(table, name), table[name].figure if name in table else "not measured yet")
+        (
+            f"`{name}`",
+            cost.description,
+            _value(table, name),
+            table[name].figure if name in table else "not measured yet",
+        )
         for name, cost in COSTS.items()
     )
     return _markdown(("cost", "meaning", "value", "figure"), rows) + _unmeasured(table)

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from coordinator.base.consumer_protocol import CONSUMERS, Subscription, write_assignment, write_subscription
 from coordinator.base.states import Cause
 from coordinator.messages.requests import Protocol
-from streaming.dashboard import Dashboard, Live
+from streaming.dashboard import Dashboard, LiveViews
 from streaming.dashboard.live import Phase, Status
 from streaming.dashboard.server import WebServer
 from streaming.query.coordinator import Coordinator
@@ -174,7 +174,7 @@ def test_hostile_names_are_shown_as_text(asker: Asker, dashboard: Dashboard, pag
 
 @pytest.fixture
 def stage() -> Stage:
-    return Stage(Live(), time.time_ns() // 1_000_000 - 900_000).begins()
+    return Stage(LiveViews(), time.time_ns() // 1_000_000 - 900_000).begins()
 
 
 @pytest.fixture
@@ -228,8 +228,8 @@ def test_rebalance_shows_its_deadline_and_its_next_moves(stage: Stage, url: str,
 
 def test_consumer_group_shows_its_epochs_and_targets(page: Page) -> None:
     """next-generation.md 10.4: ana gives up two partitions, and bo waits for them."""
-    live = Live(life_at(REVOKING_MS))
-    live.say(Status(Phase.LIVE))
+    live = LiveViews(life_at(REVOKING_MS))
+    live.set_status(Status(Phase.LIVE))
     with WebServer(live, "127.0.0.1", 0) as web:
         opened(page, web.url, "g", "members")
         strip = page.locator(".strip")

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from coordinator.messages.requests import OffsetCommit, OffsetToCommit
-from streaming.dashboard import Live, live
+from streaming.dashboard import LiveViews, live
 from streaming.dashboard.server import WebServer
 from tests.streaming.dashboard.stage import Stage
 from tests.system.browser import chromium, page
@@ -23,7 +23,7 @@ RESTARTS = 30
 @pytest.fixture
 def stage() -> Stage:
     """Make a group whose member leaves and joins again and again, for twelve minutes."""
-    stage = Stage(Live(), time.time_ns() // 1_000_000 - 780_000).begins()
+    stage = Stage(LiveViews(), time.time_ns() // 1_000_000 - 780_000).begins()
     for _ in range(RESTARTS):
         (ana,) = stage.joins("pay", "ana")
         stage.shares("pay", [("orders", 0)])

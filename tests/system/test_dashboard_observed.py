@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page
 
 from coordinator.base.states import Phase as GroupPhase
-from streaming.dashboard.live import Live, Phase, Status
+from streaming.dashboard.live import LiveViews, Phase, Status
 from streaming.dashboard.server import WebServer
 from streaming.moments import unix_ms
 from streaming.views import Views
@@ -23,10 +23,10 @@ PICTURES = os.environ.get("PICTURES")
 """A folder for pictures of the page; none are taken without it."""
 
 
-def live_of(views: Views) -> Live:
-    live = Live(views)
-    live.say(Status(Phase.CATCHING_UP))
-    live.say(Status(Phase.LIVE))
+def live_of(views: Views) -> LiveViews:
+    live = LiveViews(views)
+    live.set_status(Status(Phase.CATCHING_UP))
+    live.set_status(Status(Phase.LIVE))
     return live
 
 

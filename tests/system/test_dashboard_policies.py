@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from streaming.dashboard import Live
+from streaming.dashboard import LiveViews
 from streaming.dashboard.live import Phase, Status
 from streaming.dashboard.server import WebServer
 from tests.streaming.views.seated import SeatedTopics, deployed
@@ -25,10 +25,10 @@ def world() -> SeatedTopics:
 
 @pytest.fixture
 def url(world: SeatedTopics) -> Iterator[str]:
-    live = Live()
+    live = LiveViews()
     for raw in raws(world):
-        live.take(raw)
-    live.say(Status(Phase.LIVE))
+        live.handle(raw)
+    live.set_status(Status(Phase.LIVE))
     with WebServer(live, "127.0.0.1", 0) as web:
         yield web.url
 

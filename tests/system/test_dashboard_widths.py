@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from streaming.dashboard import Live
+from streaming.dashboard import LiveViews
 from streaming.dashboard.live import Phase, Status
 from streaming.dashboard.server import WebServer
 from tests.streaming.dashboard.stage import Stage
@@ -30,9 +30,9 @@ Text for screen readers alone has one pixel.
 """
 
 
-def classic() -> Live:
+def classic() -> LiveViews:
     """Return three groups whose members joined, committed, left and died."""
-    live = Live()
+    live = LiveViews()
     stage = Stage(live, time.time_ns() // 1_000_000 - 900_000).begins()
     places = [(topic, partition) for topic in ("orders", "refunds") for partition in range(8)]
     for group_id in GROUP_IDS:
@@ -46,17 +46,17 @@ def classic() -> Live:
     return live
 
 
-def consumers() -> Live:
+def consumers() -> LiveViews:
     """Return a group of the consumer protocol in which a member gives up partitions."""
-    live = Live(life_at(REVOKING_MS))
-    live.say(Status(Phase.LIVE))
+    live = LiveViews(life_at(REVOKING_MS))
+    live.set_status(Status(Phase.LIVE))
     return live
 
 
 @pytest.fixture(params=[(classic, GROUP_IDS[-1]), (consumers, "g")], ids=["classic", "consumer"])
 def shown(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, str]]:
     """Start a page. Return the kind of its groups, its URL, and the id of a group."""
-    made: Callable[[], Live]
+    made: Callable[[], LiveViews]
     made, group_id = request.param
     with WebServer(made(), "127.0.0.1", 0) as web:
         yield made.__name__, web.url, group_id

@@ -20,8 +20,8 @@ from streaming.history.sql import query, register, register_files
 from streaming.history.tables import TABLES, to_row
 from streaming.query.coordinator import Coordinator
 from streaming.views import GroupView
-from streaming.views.api.reading import Reading
-from streaming.views.history.instability import flapping
+from streaming.views.api.view_reader import ViewReader
+from streaming.views.history.instability import unstable_clients
 from streaming.views.history.owners import Span, spans_of_owners
 from streaming.views.history.rebalances import rebalances
 from tests.streaming.views.consumers import GIVES_UP_AFTER_MS, ConsumerTopics, converse_consumers, life
@@ -58,7 +58,7 @@ def lived(asker: Asker, coordinator: Coordinator) -> GroupView:
         asker.commit(joined.generation_id, member_id, 7, "work")
         if client_id == "ana":
             assert asker.administer(ExpelMember, member_id=member_id).error == "NONE"
-    with Reading(coordinator.settings, groups=[asker.group_id]) as reading:
+    with ViewReader(coordinator.settings, groups=[asker.group_id]) as reading:
         return reading.catch_up().groups[asker.group_id]
 
 
@@ -89,7 +89,7 @@ def test_queries_agree_with_the_views(lived: GroupView, coordinator: Coordinator
     waits = {place: without_owner_ms(spans) for place, spans in spans_of_owners(lived).items()}
     assert all(wait_ms > 0 for wait_ms in waits.values())
     causes = [rebalance.cause for rebalance in rebalances(lived.events)]
-    flappers = [(f.client_id, f.rebalances, f.dropped) for f in flapping(lived, 0)]
+    flappers = [(f.client_id, f.rebalances, f.dropped) for f in unstable_clients(lived, 0)]
     for make in (lambda: register(spark, settings), lambda: register_files(spark, tmp_path / "out")):
         make()
         by_cause = rows(spark, "rebalances_by_cause", lived.group_id)

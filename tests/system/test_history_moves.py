@@ -26,7 +26,7 @@ from streaming.history.tables import TABLES, table_of, to_row
 from streaming.kafka import topics
 from streaming.query.coordinator import Coordinator
 from streaming.views.api.lives import Life, joined
-from streaming.views.history.instability import flapping
+from streaming.views.history.instability import unstable_clients
 from streaming.views.history.owners import spans_of_owners
 from streaming.views.history.rebalances import rebalances
 from tests.coordinator.moving.pair import Pair
@@ -133,7 +133,7 @@ def check_that_queries_agree_with_the_views(spark: SparkSession, pair: Pair, coo
     told = rows_in(spark, "time_without_owner")
     assert {(row["topic"], row["partition"]): row["without_owner_ms"] for row in told} == waits
     assert {row["coordinator"] for row in told} == {coordinator}
-    flappers = {(each.client_id, each.rebalances) for each in flapping(group, 0)}
+    flappers = {(each.client_id, each.rebalances) for each in unstable_clients(group, 0)}
     assert {(row["client_id"], row["rebalances"]) for row in rows_in(spark, "flapping_members")} == flappers
     (costs,) = rows_in(spark, "restarts_and_what_they_cost")
     assert (costs["coordinator"], costs["departures"], costs["rebalances"]) == (coordinator, 3, len(causes))

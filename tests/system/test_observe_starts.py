@@ -124,15 +124,15 @@ def test_source_that_ends_too_early_is_refused(observer: Observer, source: Sourc
 def test_facts_of_a_start_are_kept_for_a_batch_that_is_repeated(copied: Settings, spark: SparkSession) -> None:
     planned = identity.planned_to(spark, copied)
     assert planned.keys() == {0}
-    (before,) = identity.note_start(spark, copied, {0: 1}, None)[:-1]
+    (before,) = identity.record_start(spark, copied, {0: 1}, None)[:-1]
     assert before.first_batch == 0
-    starts = identity.note_start(spark, copied, {0: 2}, None)
-    assert starts == identity.note_start(spark, copied, {0: 3}, 5), "no batch was planned between the two starts"
+    starts = identity.record_start(spark, copied, {0: 2}, None)
+    assert starts == identity.record_start(spark, copied, {0: 3}, 5), "no batch was planned between the two starts"
     assert starts[-1] == Start(starts[-1].first_batch, {0: 1}, None)
     assert starts[-1].first_batch > 0
     (Path(copied.checkpoint) / "starts" / f"{starts[-1].first_batch}.json").write_text("?")
     with pytest.raises(CheckpointMismatch, match="cannot be read"):
-        identity.note_start(spark, copied, {0: 3}, 5)
+        identity.record_start(spark, copied, {0: 3}, 5)
 
 
 @pytest.mark.nightly

@@ -46,7 +46,7 @@ def test_incomplete_archive_is_not_used_and_is_replaced(
     assert (archive.find(), archive.using()) == (None, "")
     new = tmp_path / "new"
     new.write_bytes(b"an archive")
-    assert archive.keep(new) == archive.find() == tmp_path / "spark-10.jsa"
+    assert archive.store(new) == archive.find() == tmp_path / "spark-10.jsa"
     assert not cut_short.exists()
 
 

@@ -347,7 +347,7 @@ def groups_topic(settings: Settings) -> Iterator[Raw]:
 def standing(records: Iterable[Raw]) -> object:
     views = Views()
     for raw in sorted(records, key=lambda raw: (raw.partition, raw.offset)):
-        views.take(raw, 0)
+        views.fold(raw, 0)
     return [(group.group_id, group.record, group.offsets) for group in views.present()]
 
 

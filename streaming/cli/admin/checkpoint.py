@@ -29,7 +29,7 @@ def inspect(settings: Settings, *, as_json: bool) -> str:
     contents = _examined(settings)
     if contents.findings:
         raise CheckpointMismatch(f"{contents.findings[0]} `coordinator checkpoint verify` lists all defects.")
-    return _json(contents) if as_json else "\n".join(_told(contents))
+    return _json(contents) if as_json else "\n".join(_lines_of(contents))
 
 
 def verify(settings: Settings, *, as_json: bool) -> tuple[str, bool]:
@@ -59,10 +59,10 @@ def export(
             takes_unfinished=takes_unfinished,
             tell=work.report,
         )
-    return json.dumps(msgspec.to_builtins(done), indent=2) if as_json else "\n".join(_told_export(done))
+    return json.dumps(msgspec.to_builtins(done), indent=2) if as_json else "\n".join(_export_lines(done))
 
 
-def _told_export(done: Exported) -> Iterator[str]:
+def _export_lines(done: Exported) -> Iterator[str]:
     head = done.head
     what = f"{counted(head.groups - done.removed, 'group')} and {counted(done.removed, 'removed group')}"
     of = f"of {escape(head.prefix)}, as of {_moment(head.made_ms)} (batch {head.batch})"
@@ -89,7 +89,7 @@ def _json(contents: Contents) -> str:
     return json.dumps(msgspec.to_builtins(contents), indent=2)
 
 
-def _told(contents: Contents) -> Iterator[str]:
+def _lines_of(contents: Contents) -> Iterator[str]:
     yield f"checkpoint   {contents.checkpoint}"
     yield f"topics       {', '.join(f'{name} ({id_})' for name, id_ in sorted(contents.topic_ids.items()))}"
     yield (

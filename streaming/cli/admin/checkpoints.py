@@ -39,8 +39,8 @@ def verify_checkpoint(folder: Folder, output: Output = Format.text, master: Mast
     require("coordinator")
     from streaming.cli.admin.checkpoint import verify as verified
 
-    told, is_wrong = verified(Settings.load(checkpoint=folder, master=master), as_json=output is Format.json)
-    typer.echo(told)
+    text, is_wrong = verified(Settings.load(checkpoint=folder, master=master), as_json=output is Format.json)
+    typer.echo(text)
     if is_wrong:
         raise typer.Exit(1)
 

@@ -56,8 +56,8 @@ def show(
     shown = shown_policies(Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix))
     text = in_json(shown.latest) + "\n" if output is Words.json else written(shown.latest.policies)
     typer.echo(fit_for_a_terminal(text), nl=False)
-    if shown.behind:
-        tell(f"{shown.behind} of {len(shown.of_shards)} shards have other policies. Set the policies again.")
+    if shown.shards_behind:
+        tell(f"{shown.shards_behind} of {len(shown.of_shards)} shards have other policies. Set the policies again.")
         raise typer.Exit(1)
 
 
@@ -108,7 +108,7 @@ def try_(
     from streaming.administration.policy_files import policies_in
     from streaming.cli.admin.try_policy import show_trial
     from streaming.trial.reading import read
-    from streaming.trial.trying import run_trial
+    from streaming.trial.trials import run_trial
 
     now_ms = unix_ms()
     since_ms = 0 if since is None else read_time(since, now_ms)

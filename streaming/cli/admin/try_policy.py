@@ -7,7 +7,7 @@ from streaming.cli.lib.output import Column, Output, OutputFormat
 from streaming.cli.lib.times import moment
 from streaming.logs import tell
 from streaming.trial.figures import Figures
-from streaming.trial.trying import Trial
+from streaming.trial.trials import Trial
 from streaming.views.text import duration, escape
 
 
@@ -43,12 +43,12 @@ def lines(trial: Trial) -> list[Line]:
     """Return a line for each figure, the rebalances of each cause behind all of them."""
     lives = [trial.recorded, trial.model, *trial.under.values()]
     causes = sorted({cause for each in lives for cause in each.rebalances})
-    told = [Line(name, [text(each) for each in lives]) for name, text in FIGURES.items()]
+    lines = [Line(name, [text(each) for each in lives]) for name, text in FIGURES.items()]
     of_causes = [
         Line(f"  {escape(cause).replace('_', ' ')}", [str(each.rebalances.get(cause, 0)) for each in lives])
         for cause in causes
     ]
-    return [told[0], *of_causes, *told[1:]]
+    return [lines[0], *of_causes, *lines[1:]]
 
 
 def _column(name: str, number: int) -> Column:

@@ -31,7 +31,7 @@ def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
 
     found: list[str] = []
 
-    def look() -> None:
+    def read() -> None:
         from streaming.cli.groups.complete import complete
 
         try:
@@ -40,9 +40,9 @@ def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
         except UserError:
             return
 
-    looking = Thread(target=look, daemon=True)
-    looking.start()
-    looking.join(COMPLETION_WAIT_S)
+    reading = Thread(target=read, daemon=True)
+    reading.start()
+    reading.join(COMPLETION_WAIT_S)
     return found
 
 

@@ -48,31 +48,31 @@ HISTORY = (
     Column("WHAT", lambda line: line.text, is_chosen=True),
 )
 
-_TOLD_BY_THE_REBALANCE = {"rebalance_started", "rebalance_completed"}
+_SHOWN_BY_THE_REBALANCE = {"rebalance_started", "rebalance_completed"}
 
 
-def timeline_lines(told: Timeline) -> list[TimelineLine]:
+def timeline_lines(timeline: Timeline) -> list[TimelineLine]:
     """Return one line for each rebalance, at its start, and one for each other event."""
-    with naming(told.client_ids):
-        return _timeline_lines(told)
+    with naming(timeline.client_ids):
+        return _timeline_lines(timeline)
 
 
-def _timeline_lines(told: Timeline) -> list[TimelineLine]:
+def _timeline_lines(timeline: Timeline) -> list[TimelineLine]:
     completed = {
         (row.at_ms, row.record.generation_id): row.record
-        for row in told.events
+        for row in timeline.events
         if isinstance(row.record, RebalanceCompleted)
     }
     begun = {}
-    for row in told.rebalances:
+    for row in timeline.rebalances:
         text = _rebalance(row, completed.get((row.ended_ms or 0, row.generation_id)))
         line = TimelineLine(row.started_ms, row.generation_id, "rebalance", text)
         begun[id(row.started[0] if row.started else row)] = line
     lines = []
-    for event in told.events:
+    for event in timeline.events:
         if (rebalance := begun.pop(id(event.record), None)) is not None:
             lines.append(rebalance)
-        elif event.event not in _TOLD_BY_THE_REBALANCE:
+        elif event.event not in _SHOWN_BY_THE_REBALANCE:
             lines.append(TimelineLine(event.at_ms, event.record.generation_id, event.event, event.text))
     earlier = begun.values()  # the events do not contain their start
     return sorted([*earlier, *lines], key=lambda line: line.at_ms)
@@ -155,17 +155,17 @@ def timeline(
     show_timeline(answers.timeline(*whole(settings, group_id), since_ms, until_ms), limit, output)
 
 
-def show_timeline(told: Timeline, limit: int | None, output: Output) -> None:
+def show_timeline(timeline: Timeline, limit: int | None, output: Output) -> None:
     """Write a history."""
     if output.form is OutputFormat.json:
-        output.answer(told)
+        output.answer(timeline)
         return
-    lines = timeline_lines(told)
+    lines = timeline_lines(timeline)
     output.rows(HISTORY, lines if limit is None else lines[-limit:])
-    if told.known_from_ms:
+    if timeline.known_from_ms:
         tell(
-            f"The history of {escape(told.group_id)} begins at {moment(told.known_from_ms)}: "
-            + ("Kafka's log has no earlier records." if told.kept_by else "earlier events have expired.")
+            f"The history of {escape(timeline.group_id)} begins at {moment(timeline.known_from_ms)}: "
+            + ("Kafka's log has no earlier records." if timeline.kept_by else "earlier events have expired.")
         )
 
 

@@ -80,17 +80,17 @@ def compare_groups(settings: Settings, prefix: str, group_id: str, output: Outpu
     show_comparison(compare(group_id, here, kafka, ends_of(settings, groups), unix_ms()), output)
 
 
-def show_comparison(told: Comparison, output: Output) -> None:
+def show_comparison(comparison: Comparison, output: Output) -> None:
     """Write a comparison."""
     if output.form is OutputFormat.json:
-        output.answer(told)
+        output.answer(comparison)
         return
     if output.form is not OutputFormat.csv:
-        sides = (told.here, told.kafka)
+        sides = (comparison.here, comparison.kafka)
         lines = [(name, *(None if s is None else fact(s) for s in sides)) for name, fact in _COMPARED_FACTS.items()]
         output.rows(FACTS, lines)
         output.line()
-    output.rows(COMPARED, told.partitions)
+    output.rows(COMPARED, comparison.partitions)
 
 
 # -- taking offsets over -----------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ _RESETTABLE = {Phase.EMPTY, Phase.DEAD}
 
 
 def reset_offsets(
-    settings: Settings, group_id: str, asked: ResetOptions, output: Output, *, execute: bool, export: bool
+    settings: Settings, group_id: str, options: ResetOptions, output: Output, *, execute: bool, export: bool
 ) -> None:
     """Show the offsets of a reset, and commit them if `execute` is set.
 
@@ -71,7 +71,7 @@ def reset_offsets(
         NotFound: A partition does not exist.
     """
     group = folded(settings, [group_id], events=False).groups.get(group_id)
-    reset = _planned(settings, group_id, group, asked)
+    reset = _planned(settings, group_id, group, options)
     for note in reset.notes:
         tell(f"Warning: {note}")
     if execute:
@@ -91,7 +91,7 @@ def reset_offsets(
         tell("Nothing was changed. --execute commits these offsets.")
 
 
-def _planned(settings: Settings, group_id: str, group: GroupView | None, asked: ResetOptions) -> Reset:
+def _planned(settings: Settings, group_id: str, group: GroupView | None, options: ResetOptions) -> Reset:
     """Compute the offsets of a reset.
 
     Raises:
@@ -108,12 +108,12 @@ def _planned(settings: Settings, group_id: str, group: GroupView | None, asked: 
     committed = {
         (topic, p): each.offset for topic, of in (group.offsets if group else {}).items() for p, each in of.items()
     }
-    if asked.scenario == "as-of":
-        return _as_of(settings, group_id, asked, log)
-    if asked.scenario == "from-file":
-        return SCENARIOS[asked.scenario]([], read_plan(_text_of(asked.value), group_id), log, committed)
-    places = sorted(committed) if asked.topics is None else read_topics(asked.topics, log.partitions)
-    return SCENARIOS[asked.scenario](places, asked.value, log, committed)
+    if options.scenario == "as-of":
+        return _as_of(settings, group_id, options, log)
+    if options.scenario == "from-file":
+        return SCENARIOS[options.scenario]([], read_plan(_text_of(options.value), group_id), log, committed)
+    places = sorted(committed) if options.topics is None else read_topics(options.topics, log.partitions)
+    return SCENARIOS[options.scenario](places, options.value, log, committed)
 
 
 def _text_of(file: str) -> str:
@@ -123,10 +123,10 @@ def _text_of(file: str) -> str:
         raise BadReset(f"The plan {escape(file)} cannot be read ({error}).") from None
 
 
-def _as_of(settings: Settings, group_id: str, asked: ResetOptions, log: Log) -> Reset:
-    past, at_ms, of_all = read_past(settings, group_id, unix_ms()), asked.value, asked.topics is None
-    places = sorted(past.places) if asked.topics is None else read_topics(asked.topics, log.partitions)
-    if not asked.is_uncertain and not past.is_certain(places, at_ms, of_all=of_all):
+def _as_of(settings: Settings, group_id: str, options: ResetOptions, log: Log) -> Reset:
+    past, at_ms, of_all = read_past(settings, group_id, unix_ms()), options.value, options.topics is None
+    places = sorted(past.places) if options.topics is None else read_topics(options.topics, log.partitions)
+    if not options.is_uncertain and not past.is_certain(places, at_ms, of_all=of_all):
         raise Uncertain(
             f"The committed offsets of {escape(group_id)} at {moment(at_ms)} are not certain, because"
             f" {settings.groups_topic} has been compacted. They are certain from"

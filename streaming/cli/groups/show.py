@@ -23,8 +23,8 @@ from streaming.progress import Work, shown
 from streaming.views import GroupView, Views
 from streaming.views.api import answers
 from streaming.views.api.fold import TopicKind
-from streaming.views.api.reading import Reading
 from streaming.views.api.rows import GroupDetail, GroupSummary
+from streaming.views.api.view_reader import ViewReader
 from streaming.views.history.vacancies import HoldRow
 from streaming.views.history.waits import in_short
 from streaming.views.sentences.vacancies import hold_in_words, quarantine_in_words
@@ -101,7 +101,7 @@ def folded(settings: Settings, group_ids: Collection[str] | None = None, *, even
     views = Views(only=None if group_ids is None else frozenset(group_ids))
     with (
         shown(Work("Reading the topics", "records")) as work,
-        Reading(settings, views, groups=group_ids, topics=topics) as reading,
+        ViewReader(settings, views, groups=group_ids, topics=topics) as reading,
     ):
         return reading.catch_up(work.report)
 
@@ -232,7 +232,7 @@ def describe(settings: Settings, wanted: Wanted, output: Output) -> None:
         for number, group in enumerate(groups):
             if number:
                 output.line()
-            show_group(group, ends, now, output, _facts_of_an_answer(_asked(settings, group)))
+            show_group(group, ends, now, output, _facts_of_an_answer(_description_of(settings, group)))
     for group in groups:
         say_state(group)
 
@@ -247,13 +247,13 @@ def show_group(group: GroupView, ends: Ends, now: int, output: Output, further: 
 
 def _detail(settings: Settings, group: GroupView, ends: Ends, now: int) -> GroupDetail:
     detail = answers.detail(group, ends, now)
-    if told := _asked(settings, group):
+    if told := _description_of(settings, group):
         detail.awaited = list(told.awaited)
         detail.policy = known(told.policy)
     return detail
 
 
-def _asked(settings: Settings, group: GroupView) -> DescribeGroupAnswer | None:
+def _description_of(settings: Settings, group: GroupView) -> DescribeGroupAnswer | None:
     """Request from the coordinator what no topic contains; None if it is unavailable, and if the topics contain all.
 
     It has the members that a rebalance waits for, which the record of a group of the consumer protocol has, too. It
@@ -271,13 +271,13 @@ def _asked(settings: Settings, group: GroupView) -> DescribeGroupAnswer | None:
     return told if isinstance(told, DescribeGroupAnswer) else None
 
 
-def _facts_of_an_answer(told: DescribeGroupAnswer | None) -> Iterator[Fact]:
-    if told is None:
+def _facts_of_an_answer(answer: DescribeGroupAnswer | None) -> Iterator[Fact]:
+    if answer is None:
         return
-    if told.deadline_ms is not None and told.state in REBALANCING:
-        yield "WAITS-FOR", ", ".join(told.awaited) or None
-        yield "UNTIL", moment(told.deadline_ms)
-    if (policy := known(told.policy)) is not None:
+    if answer.deadline_ms is not None and answer.state in REBALANCING:
+        yield "WAITS-FOR", ", ".join(answer.awaited) or None
+        yield "UNTIL", moment(answer.deadline_ms)
+    if (policy := known(answer.policy)) is not None:
         yield "POLICY", f"{policy.name}{'*' if policy.pattern is Pattern.PREFIXED else ''}"
 
 
@@ -303,7 +303,7 @@ def _facts(group: GroupView, ends: Ends, now: int) -> Iterator[Fact]:
     if detail.why:
         yield "LAST-REBALANCE", f"{moment(detail.why.at_ms)}, {detail.why.cause.replace('_', ' ')}"
     for who in detail.flapping:
-        if who.rebalances >= FLAPPING_SHOWN:
+        if who.rebalances >= UNSTABLE_CLIENTS_SHOWN:
             yield (
                 "FLAPPING",
                 f"{who.client_id} at {who.client_host} caused {who.rebalances} rebalances of the last hour",
@@ -335,7 +335,7 @@ def _epochs(detail: GroupDetail, now: int) -> Iterator[Fact]:
         yield "WAITS-FOR", in_short(wait, now)
 
 
-FLAPPING_SHOWN = 3
+UNSTABLE_CLIENTS_SHOWN = 3
 
 
 def members(settings: Settings, wanted: Wanted, output: Output) -> None:

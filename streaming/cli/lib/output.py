@@ -125,9 +125,9 @@ class Output:
 
     def pairs(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Write a block of names and their values."""
-        told = [(name, to_cell(value)) for name, value in pairs]
-        width = max(len(name) for name, _ in told)
-        for name, value in told:
+        cells = [(name, to_cell(value)) for name, value in pairs]
+        width = max(len(name) for name, _ in cells)
+        for name, value in cells:
             if self._console is None:
                 self.line(f"{name:<{width}}  {value}".rstrip())
             else:

@@ -9,11 +9,11 @@ from coordinator.base.hashing import shard_of
 from coordinator.base.slots import ranges_of, slot_of
 from coordinator.messages.move_events import GroupReleased
 from coordinator.messages.requests import ListGroups
-from streaming.administration import taking_back
+from streaming.administration import take_back
 from streaming.administration.listing import list_groups
-from streaming.administration.moving import Mover, Status, remedy_of_silence
-from streaming.administration.slot_moving import SlotMover, described, slots_from
-from streaming.administration.taking_back import move_in_transit
+from streaming.administration.move import Mover, Status, remedy_of_silence
+from streaming.administration.move_slots import SlotMover, described, slots_from
+from streaming.administration.take_back import move_in_transit
 from streaming.cli.groups.show import folded
 from streaming.cli.lib.output import Column, Output
 from streaming.cli.lib.results import collected, show, write
@@ -194,12 +194,12 @@ def take_groups_back(
     log = partial(_log, settings.model_copy(update={"topic_prefix": to}))
     with opened(settings, to) as (source, target):
         asks = _ask_of(source), _ask_of(target)
-        results = [taking_back.take_back(move, *asks, partial(log, move), is_lost=is_lost) for move in moves]
-    show(results, taking_back.Status, COLUMNS, output)
+        results = [take_back.take_back(move, *asks, partial(log, move), is_lost=is_lost) for move in moves]
+    show(results, take_back.Status, COLUMNS, output)
 
 
 def _log(target: Settings, move: GroupReleased, from_ms: int) -> Iterator[tuple[int, int, bytes | None]]:
-    """Yield the records of a group's partition of the target's request topic; see `taking_back.Log`."""
+    """Yield the records of a group's partition of the target's request topic; see `take_back.Log`."""
     mine = lambda partitions: {shard_of(str(move.group_id), partitions)}  # noqa: E731
     with TopicReader(target, [target.requests_topic], "coordinator-move", partitions=mine) as reader:
         for record in reader.backlog():

@@ -130,7 +130,7 @@ def slots(
 
 
 def _slots(text: str) -> frozenset[int]:
-    from streaming.administration.slot_moving import slots_from
+    from streaming.administration.move_slots import slots_from
 
     try:
         return slots_from(text)

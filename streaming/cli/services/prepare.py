@@ -52,7 +52,7 @@ def prepare(report: Callable[[str], None], *, with_s3: bool = False) -> Path:
                 raise NoArchive(
                     "Java wrote no class archive. Check that 200 MB are free, and that this Java is HotSpot."
                 )
-            return archive.keep(made)
+            return archive.store(made)
     except OSError as error:
         raise NoArchive(f"The class archive cannot be stored in {folder}: {error.strerror}.") from error
 

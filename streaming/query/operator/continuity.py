@@ -17,7 +17,7 @@ from coordinator.messages.events import LogBroken
 Row = tuple[int, int, bytes | None]
 """A record of the request topic: `offset`, `at_ms` and `value`."""
 
-BREAKS_TOLD_MAX = 32
+BREAKS_REPORTED_MAX = 32
 """The maximum number of events about breaks that one batch of a shard may publish. A transactional producer writes a
 marker to the log with each commit, and a damaged plan may repeat thousands of records. Beyond the bound, the last event
 counts the remaining breaks."""
@@ -110,8 +110,8 @@ def _broken(shard: int, row: Row, expected: int) -> LogBroken:
 
 def _bounded(breaks: list[LogBroken]) -> list[LogBroken]:
     """Replace the events beyond the bound by one event."""
-    if len(breaks) <= BREAKS_TOLD_MAX:
+    if len(breaks) <= BREAKS_REPORTED_MAX:
         return breaks
-    single, rest = breaks[: BREAKS_TOLD_MAX - 1], breaks[BREAKS_TOLD_MAX - 1 :]
+    single, rest = breaks[: BREAKS_REPORTED_MAX - 1], breaks[BREAKS_REPORTED_MAX - 1 :]
     summed = structs.replace(rest[-1], expected=rest[0].expected, breaks=len(rest))
     return [*single, summed]

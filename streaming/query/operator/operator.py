@@ -119,7 +119,7 @@ class ShardOperator:
         _reach("called", number)
         stored = state.getOption
         held = Held() if stored is None else unpacked(stored[0])
-        shard = Shard(number, self.partitions, self.secret, self.config, held.shard, _rosters())
+        shard = Shard(number, self.partitions, self.secret, self.config, held.shard, _member_indexes())
         check_last_record(number, last_record(held.next_offset, shard.last_ms), self.last_records)
         fresh, breaks, next_offset = follow(number, _rows(frames), held.next_offset)
         read = [*held.deferred, *fresh]
@@ -222,7 +222,7 @@ def disable_garbage_collection() -> None:
 
 
 @cache
-def _rosters() -> MemberIndexCache:
+def _member_indexes() -> MemberIndexCache:
     """Return the worker's cache of member indexes. It outlives the tasks; each task gets another `ShardOperator`."""
     return MemberIndexCache()
 

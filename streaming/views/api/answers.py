@@ -32,7 +32,7 @@ from streaming.views.api.rows import (
     RebalanceRow,
     Timeline,
 )
-from streaming.views.history.instability import Begun, flapping, times_begun
+from streaming.views.history.instability import Begun, times_begun, unstable_clients
 from streaming.views.history.owners import Span, owner_at, spans_of_owners, token_at
 from streaming.views.history.rebalances import Rebalance, latest, rebalances
 from streaming.views.history.vacancies import SeatHistory, hold_now, seat_at
@@ -155,7 +155,7 @@ def offsets(group: GroupView, ends: Ends) -> list[OffsetRow]:
 
 def detail(group: GroupView, ends: Ends, now_ms: int) -> GroupDetail:
     """Return all that is known of a group now, and why it last rebalanced."""
-    record, last = group.record, latest(group.events, group.moving)
+    record, last = group.record, latest(group.events, group.waiting_partitions)
     waits = running_waits(group, last)
     topics = record.subscribed_topics if record else None
     with naming(group.client_ids):
@@ -171,7 +171,7 @@ def detail(group: GroupView, ends: Ends, now_ms: int) -> GroupDetail:
         members=members(group),
         offsets=offsets(group, ends),
         why=why,
-        flapping=flapping(group, now_ms - HOUR_MS),
+        flapping=unstable_clients(group, now_ms - HOUR_MS),
         hold=hold_now(group),
     )
 
@@ -199,7 +199,7 @@ def timeline(
     with naming(client_ids):
         rows = [
             _rebalance(group, each, begun)
-            for each in rebalances(group.events, group.moving)
+            for each in rebalances(group.events, group.waiting_partitions)
             if each.started_ms <= end and (each.ended_ms is None or each.ended_ms >= begin)
         ]
         told = [event_row(event) for event in events]
@@ -274,20 +274,20 @@ def to_json(answer: Any) -> bytes:
     return _encode(answer)
 
 
-def json_schema(paths: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+def json_schema(paths: Mapping[str, Any], stream_types: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON Schema 2020-12 of the answers.
 
     Args:
         paths: The type of each path's answer. The answer to a failed request is an `Error` at every path.
         told: The type of the data of each event of the stream.
     """
-    types = [*paths.values(), *told.values(), Error]
+    types = [*paths.values(), *stream_types.values(), Error]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$defs": components,
         "paths": dict(zip(paths, schemas, strict=False)),
-        "stream": dict(zip(told, schemas[len(paths) :], strict=False)),
+        "stream": dict(zip(stream_types, schemas[len(paths) :], strict=False)),
     }
 
 
@@ -307,11 +307,11 @@ def _moves(group: GroupView) -> list[Move]:
 def _joins_until_ms(group: GroupView) -> int | None:
     if group.state is not Phase.PREPARING:
         return None
-    asked = _asked_for_joins(group)
+    asked = _latest_joins_request(group)
     return asked.joins_until_ms if asked else None
 
 
-def _asked_for_joins(group: GroupView) -> RebalanceStarted | None:
+def _latest_joins_request(group: GroupView) -> RebalanceStarted | None:
     """Return the last `RebalanceStarted`, which began the running join phase; None without one."""
     return next((e for e in reversed(group.events) if isinstance(e, RebalanceStarted)), None)
 
@@ -329,7 +329,7 @@ def _awaited(group: GroupView) -> list[str]:
         return []
     if record.state is Phase.COMPLETING:
         return [record.leader] if record.leader else []
-    asked = _asked_for_joins(group)
+    asked = _latest_joins_request(group)
     done: set[str] = set()
     if asked is not None:
         gone = (e for e in group.since(asked.at_ms) if isinstance(e, MemberLeft | MemberExpired | MemberFenced))
@@ -376,24 +376,24 @@ def _recent(group: GroupView, since_ms: int) -> Iterable[AnyEvent]:
     return (e for e in group.since(since_ms) if isinstance(e, RebalanceStarted | RebalanceCompleted | GroupEmptied))
 
 
-def _rebalance(group: GroupView, told: Rebalance, begun: Begun) -> RebalanceRow:
-    completed = told.completed
+def _rebalance(group: GroupView, rebalance: Rebalance, begun: Begun) -> RebalanceRow:
+    completed = rebalance.completed
     return RebalanceRow(
-        generation_id=told.generation_id,
-        generations=told.generations,
-        started_ms=told.started_ms,
-        ended_ms=told.ended_ms,
-        duration_ms=told.duration_ms,
-        held_ms=told.held_ms,
-        cause=told.cause,
-        why=explain(group, told, begun),
-        started=told.started,
-        joined=told.joined,
-        gone=told.gone,
+        generation_id=rebalance.generation_id,
+        generations=rebalance.generations,
+        started_ms=rebalance.started_ms,
+        ended_ms=rebalance.ended_ms,
+        duration_ms=rebalance.duration_ms,
+        held_ms=rebalance.held_ms,
+        cause=rebalance.cause,
+        why=explain(group, rebalance, begun),
+        started=rebalance.started,
+        joined=rebalance.joined,
+        gone=rebalance.gone,
         members=len(completed.members_after) if completed else None,
-        moved=len(told.handovers),
-        how_known=known(told.started[0].how_known) if told.started else None,
-        not_before_ms=told.not_before_ms,
-        unplanned_rounds=told.unplanned_rounds,
-        estimate=told.estimate,
+        moved=len(rebalance.handovers),
+        how_known=known(rebalance.started[0].how_known) if rebalance.started else None,
+        not_before_ms=rebalance.not_before_ms,
+        unplanned_rounds=rebalance.unplanned_rounds,
+        estimate=rebalance.estimate,
     )

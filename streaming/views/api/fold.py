@@ -93,7 +93,7 @@ class Views(Struct):
     weight: int = 0
     records: int = 0
 
-    def take(self, raw: Raw, now_ms: int) -> PublishedRecord | None:
+    def fold(self, raw: Raw, now_ms: int) -> PublishedRecord | None:
         """Fold one record. Return its content, or None for a repeat and for a record that cannot be read.
 
         Args:
@@ -104,37 +104,40 @@ class Views(Struct):
         self.positions[raw.topic][raw.partition] = raw.offset + 1
         self.records += 1
         try:
-            told = _decode(raw)
+            record = _decode(raw)
         except ValueError as error:
             self._alarm(Unreadable(f"{raw.topic}-{raw.partition}@{raw.offset}", str(error)), raw.timestamp_ms)
             return None
         if raw.topic == "events" and raw.partition in self.from_ms:
             self.from_ms[raw.partition] = min(raw.timestamp_ms, self.from_ms[raw.partition])
-        if told.group_id is None or (told.version is None and not isinstance(told, Tombstone)):
-            self._note_shard(told, raw)
-            return told
-        if self.only is not None and told.group_id not in self.only:
+        if record.group_id is None or (record.version is None and not isinstance(record, Tombstone)):
+            self._record_alarm(record, raw)
+            return record
+        if self.only is not None and record.group_id not in self.only:
             return None
-        group = self.groups.get(told.group_id)
+        group = self.groups.get(record.group_id)
         if group is None:
-            group = self.groups[told.group_id] = GroupView(told.group_id, raw.partition)
-        is_new = self._number(group, told, told.version, now_ms)
-        self._note(group, told, is_new=is_new)
-        return told if is_new else None
+            group = self.groups[record.group_id] = GroupView(record.group_id, raw.partition)
+        is_new = self._number(group, record, record.version, now_ms)
+        self._fold(group, record, is_new=is_new)
+        return record if is_new else None
 
-    def _number(self, group: GroupView, told: PublishedRecord, version: int | None, now_ms: int) -> bool:
+    def _number(self, group: GroupView, record: PublishedRecord, version: int | None, now_ms: int) -> bool:
         versions, is_live = group.versions, self.is_live
         if version is None:
             return True
-        match told:
+        match record:
             case Tombstone():
-                return versions.take(GROUPS, version, told.at_ms, now_ms, is_live=is_live)
+                return versions.add(GROUPS, version, record.at_ms, now_ms, is_live=is_live)
             case GroupRecord():
-                return versions.take(GROUPS, version, told.since_ms, now_ms, is_live=is_live)
+                return versions.add(GROUPS, version, record.since_ms, now_ms, is_live=is_live)
             case OffsetRecord():
-                return versions.take(GROUPS, version, told.commit_timestamp_ms, now_ms, is_live=is_live)
-        ends, before = isinstance(told, GroupDeleted), told.version_before if isinstance(told, GroupArrived) else None
-        return versions.take(EVENTS, version, told.at_ms, now_ms, is_live=is_live, ends_life=ends, begins_after=before)
+                return versions.add(GROUPS, version, record.commit_timestamp_ms, now_ms, is_live=is_live)
+        ends, before = (
+            isinstance(record, GroupDeleted),
+            record.version_before if isinstance(record, GroupArrived) else None,
+        )
+        return versions.add(EVENTS, version, record.at_ms, now_ms, is_live=is_live, ends_life=ends, begins_after=before)
 
     def missing(self, now_ms: int, at_ms: int) -> Iterator[Gap]:
         """Yield the version numbers that have been missing for too long, each once. Call it at the end of both topics.
@@ -179,46 +182,46 @@ class Views(Struct):
 
     # -- one record ----------------------------------------------------------------------------------------------------
 
-    def _note(self, group: GroupView, told: PublishedRecord, *, is_new: bool) -> None:
+    def _fold(self, group: GroupView, record: PublishedRecord, *, is_new: bool) -> None:
         """Store the content of a record. In the compacted topic the newest record of a key counts, in any order of
         the records.
         """
-        if isinstance(told, GroupRecord | OffsetRecord | Tombstone) and self._is_late(group, told, is_new=is_new):
+        if isinstance(record, GroupRecord | OffsetRecord | Tombstone) and self._is_late(group, record, is_new=is_new):
             return
-        if isinstance(told, Tombstone) and not self.is_live:
-            group.end(told)
-        match told:
+        if isinstance(record, Tombstone) and not self.is_live:
+            group.end(record)
+        match record:
             case OffsetRecord():
-                group.offsets.setdefault(told.topic, {})[told.partition] = told
-                group.tallied.commits += (known(told.stands_for) or 1) if is_new and self.is_live else 0
+                group.offsets.setdefault(record.topic, {})[record.partition] = record
+                group.tallied.commits += (known(record.stands_for) or 1) if is_new and self.is_live else 0
                 self.ended.pop(group.group_id, None)
             case GroupRecord():
-                group.record = told
-                group.moving.take(told)
+                group.record = record
+                group.waiting_partitions.add(record)
                 self.ended.pop(group.group_id, None)
             case Tombstone(topic=None):
                 group.record = None
                 self._end(group)
             case Tombstone():
-                of_topic = group.offsets.get(told.topic or "", {})
-                of_topic.pop(told.partition if told.partition is not None else -1, None)
+                of_topic = group.offsets.get(record.topic or "", {})
+                of_topic.pop(record.partition if record.partition is not None else -1, None)
                 if not of_topic:
-                    group.offsets.pop(told.topic or "", None)
+                    group.offsets.pop(record.topic or "", None)
                 self._end(group)
             case _ if is_new:
-                self._keep(group, told)
+                self._store_event(group, record)
 
-    def _is_late(self, group: GroupView, told: GroupRecord | OffsetRecord | Tombstone, *, is_new: bool) -> bool:
+    def _is_late(self, group: GroupView, record: GroupRecord | OffsetRecord | Tombstone, *, is_new: bool) -> bool:
         """Return whether a newer record of the key was read before.
 
         While the views are live, a repeat for a key without a stored record belongs to a key that has ended since.
         """
-        order, stands = order_of(told), group.stands(told)
-        return order < stands if stands else self.is_live and not is_new
+        order, current = order_of(record), group.current(record)
+        return order < current if current else self.is_live and not is_new
 
-    def _keep(self, group: GroupView, event: AnyEvent) -> None:
+    def _store_event(self, group: GroupView, event: AnyEvent) -> None:
         before = group.weight
-        group.keep(event, HISTORY_MAX if self.only is None else WEIGHT_MAX)
+        group.add(event, HISTORY_MAX if self.only is None else WEIGHT_MAX)
         self.weight += group.weight - before
         if self.is_live:
             group.tallied.count(event)
@@ -229,9 +232,9 @@ class Views(Struct):
         if self.weight > WEIGHT_MAX:
             self._make_room()
 
-    def _note_shard(self, told: PublishedRecord, raw: Raw) -> None:
-        if isinstance(told, LogBroken | ClockAhead):
-            self._alarm(told, raw.timestamp_ms)
+    def _record_alarm(self, record: PublishedRecord, raw: Raw) -> None:
+        if isinstance(record, LogBroken | ClockAhead):
+            self._alarm(record, raw.timestamp_ms)
 
     def _end(self, group: GroupView) -> None:
         if group.is_there:

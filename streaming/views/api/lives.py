@@ -47,7 +47,7 @@ def joined(lives: Sequence[Life]) -> Life:
     whole = structs.replace(group, events=[], weight=0, conversions=[], joined={})
     for _, events in stays:
         for event in events:
-            whole.keep(event, weight)
+            whole.add(event, weight)
     whole.known_from_ms = max(life.views.known_from_ms(life.group) for life in lives)
     return Life(views, whole)
 

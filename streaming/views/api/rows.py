@@ -10,7 +10,7 @@ from coordinator.base.states import GroupType, Phase
 from coordinator.messages.events import AnyEvent, Estimate, RebalanceStarted
 from coordinator.messages.responses import PolicyName
 from streaming.views.api.fold import Alarm
-from streaming.views.history.instability import Flapping
+from streaming.views.history.instability import UnstableClient
 from streaming.views.history.owners import Span
 from streaming.views.history.vacancies import HeldPeriod, HoldRow, Seat
 from streaming.views.history.waits import WaitedFor
@@ -226,7 +226,7 @@ class GroupDetail(Struct, kw_only=True):
     members: list[MemberRow]
     offsets: list[OffsetRow]
     why: Why | None
-    flapping: list[Flapping]
+    flapping: list[UnstableClient]
     hold: HoldRow | None
     policy: PolicyName | None = None
 

@@ -66,7 +66,7 @@ class Reader:
         at_ms = record.at_ms if isinstance(record, Tombstone) else _at_ms(record, fetched.record.timestamp)
         ends = isinstance(record, GroupDeleted | GroupMoved) or (isinstance(record, Tombstone) and record.topic is None)
         before = record.version_before if isinstance(record, GroupArrived) else None
-        return versions.take(topic, version, at_ms, now_ms, is_live=self.is_live, ends_life=ends, begins_after=before)
+        return versions.add(topic, version, at_ms, now_ms, is_live=self.is_live, ends_life=ends, begins_after=before)
 
     def is_in_doubt(self, now_ms: int) -> bool:
         """Return whether a record has been missing for so long that the ends of the topics should be checked."""

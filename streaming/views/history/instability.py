@@ -12,10 +12,10 @@ from coordinator.messages.events import MemberExpired, MemberFenced, RebalanceSt
 from streaming.views.state.causes import counts_against
 from streaming.views.state.group import GroupView
 
-FLAPPING = 3
-"""With this number of rebalances within `FLAPPING_MS`, a client counts as flapping."""
+SHORT_MEMBERSHIPS = 3
+"""With this number of rebalances within `SHORT_MEMBERSHIPS_MS`, a client counts as flapping."""
 
-FLAPPING_MS = 3_600_000
+SHORT_MEMBERSHIPS_MS = 3_600_000
 
 Begun = dict[tuple[str, str], list[int]]
 
@@ -35,10 +35,10 @@ def times_begun(group: GroupView) -> Begun:
 def times_until(begun: Begun, client: tuple[str, str], until_ms: int) -> int:
     """Return how many rebalances a client caused within the hour before a time."""
     at_ms = begun.get(client, [])
-    return bisect_right(at_ms, until_ms) - bisect_left(at_ms, until_ms - FLAPPING_MS)
+    return bisect_right(at_ms, until_ms) - bisect_left(at_ms, until_ms - SHORT_MEMBERSHIPS_MS)
 
 
-class Flapping(Struct):
+class UnstableClient(Struct):
     """A client, and the numbers of rebalances that it caused and of times that it was expelled or fenced."""
 
     client_id: str
@@ -48,7 +48,7 @@ class Flapping(Struct):
     fenced: int
 
 
-def flapping(group: GroupView, since_ms: int) -> list[Flapping]:
+def unstable_clients(group: GroupView, since_ms: int) -> list[UnstableClient]:
     """Return the clients that caused a group's rebalances since a time, the most frequent first."""
     started: Counter[tuple[str, str]] = Counter()
     dropped: Counter[tuple[str, str]] = Counter()
@@ -66,4 +66,4 @@ def flapping(group: GroupView, since_ms: int) -> list[Flapping]:
             case MemberFenced():
                 fenced[event.client_id, event.client_host] += 1
     everybody = sorted(started.keys() | dropped.keys() | fenced.keys(), key=lambda who: (-started[who], who))
-    return [Flapping(*who, started[who], dropped[who], fenced[who]) for who in everybody]
+    return [UnstableClient(*who, started[who], dropped[who], fenced[who]) for who in everybody]

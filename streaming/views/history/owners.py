@@ -141,13 +141,13 @@ class _Walk:
                 case AssignmentChanged():
                     self._hand_over(event)
                 case MemberLeft():
-                    self._let_go(event, "left")
+                    self._end_ownership(event, "left")
                 case MemberExpired():
-                    self._let_go(event, "expired")
+                    self._end_ownership(event, "expired")
                 case MemberGone():
-                    self._let_go(event, "gone")
+                    self._end_ownership(event, "gone")
                 case MemberFenced():
-                    self._let_go(event, _CAME_BACK)
+                    self._end_ownership(event, _CAME_BACK)
                     self._replace(event)
                 case MemberBack():
                     self._come_back(event)
@@ -210,7 +210,7 @@ class _Walk:
             span.to_ms = event.at_ms
             self._begin(place, span.member_id, event.at_ms, span.generation_id)
 
-    def _let_go(self, event: MemberLeft | MemberExpired | MemberGone | MemberFenced, because: str) -> None:
+    def _end_ownership(self, event: MemberLeft | MemberExpired | MemberGone | MemberFenced, because: str) -> None:
         self._who[event.member_id] = event.client_id, event.client_host
         last_commit_ms = event.last_commit_ms if isinstance(event, MemberGone) else None
         self._gone[event.member_id] = event.at_ms, because, last_commit_ms

@@ -28,7 +28,7 @@ from coordinator.messages.events import (
 from coordinator.messages.observed_events import HistoryGap, MemberGone
 from streaming.views.state.causes import cause_of, is_further_round
 from streaming.views.state.fields import known
-from streaming.views.state.partition_moves import Moving
+from streaming.views.state.partition_moves import WaitingPartitions
 
 LATE = frozenset({"joins_overdue", "syncs_overdue", "revocation_overdue"})
 """The reasons for the expulsion of members for which other members waited without success.
@@ -44,7 +44,7 @@ _ENDS = (RebalanceCompleted, GroupEmptied)
 INFERRED = "inferred"
 """How a rebalance is known whose start Kafka does not record."""
 
-Place = tuple[str, int]
+TopicAndPartition = tuple[str, int]
 
 
 def named(event: AssignmentChanged) -> list[Handover]:
@@ -104,14 +104,14 @@ class Rebalance(Struct, kw_only=True):
     started: list[RebalanceStarted]
     completed: RebalanceCompleted | None = None
     ended_ms: int | None = None
-    moves: dict[Place, Handover] = field(default_factory=dict)
+    moves: dict[TopicAndPartition, Handover] = field(default_factory=dict)
     late: list[MemberExpired] = field(default_factory=list)
     plans_ms: dict[int, int] = field(default_factory=dict)
     moving_ms: list[int] = field(default_factory=list)
-    waits: dict[Place, Wait] = field(default_factory=dict)
+    waits: dict[TopicAndPartition, Wait] = field(default_factory=dict)
     confirmed: dict[str, int] = field(default_factory=dict)
     rounds: list[RebalanceCompleted] = field(default_factory=list)
-    given_up: dict[Place, str] = field(default_factory=dict)
+    given_up: dict[TopicAndPartition, str] = field(default_factory=dict)
     gap: HistoryGap | None = None
 
     @property
@@ -158,7 +158,7 @@ class Rebalance(Struct, kw_only=True):
     def _completed(self) -> list[RebalanceCompleted]:
         return [*self.rounds, *([self.completed] if self.completed else [])]
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Begin a further round."""
         assert self.completed is not None, "only a completed round has another one"
         self.rounds.append(self.completed)
@@ -195,13 +195,13 @@ class Rebalance(Struct, kw_only=True):
         """The partitions whose owner after the rebalance is another one than before it."""
         return [move for move in self.moves.values() if move.before != move.after]
 
-    def hand_over(self, event: AssignmentChanged, left: "Left", moving: Moving) -> None:
+    def hand_over(self, event: AssignmentChanged, left: "Left", waiting_partitions: WaitingPartitions) -> None:
         """Add partitions that changed hands.
 
         Args:
             left: The members that are gone, because they left or were dropped.
         """
-        since_ms = self._since_ms(event, left, moving)
+        since_ms = self._since_ms(event, left, waiting_partitions)
         for each in named(event):
             place = each.topic, each.partition
             first = self.moves.get(place, each)
@@ -215,19 +215,21 @@ class Rebalance(Struct, kw_only=True):
                 wait.next_id = each.after
         for member_id in {each.before for each in event.handovers if each.before is not None and each.after is None}:
             self.confirmed[member_id] = self.confirmed.get(member_id, 0) + 1
-            self._note_late(left.get(member_id))
+            self._record_late(left.get(member_id))
 
-    def _since_ms(self, event: AssignmentChanged, left: "Left", moving: Moving) -> dict[Place, int]:
+    def _since_ms(
+        self, event: AssignmentChanged, left: "Left", waiting_partitions: WaitingPartitions
+    ) -> dict[TopicAndPartition, int]:
         """Return since when others waited for the partitions that became free.
 
         The records show which plan had moved a partition. Without them, a member that gave partitions up is taken to
         have followed the first plan that it had not followed yet; of a member that is gone nothing is known.
         """
-        latest, since_ms = len(self.moving_ms) - 1, dict[Place, int]()
+        latest, since_ms = len(self.moving_ms) - 1, dict[TopicAndPartition, int]()
         freed = {(each.topic, each.partition): each.before for each in named(event) if each.before and not each.after}
         if latest < 0:
             return since_ms
-        epochs = moving.within(self.first_version, event.version) if freed else {}
+        epochs = waiting_partitions.within(self.first_version, event.version) if freed else {}
         for place, owner in freed.items():
             if (epoch := epochs.get((place, owner))) in self.plans_ms:
                 since_ms[place] = self.plans_ms[epoch]
@@ -237,7 +239,7 @@ class Rebalance(Struct, kw_only=True):
                 since_ms[place] = self.moving_ms[min(self.confirmed.get(owner, 0), latest)]
         return since_ms
 
-    def _note_late(self, gone: "MemberExpired | MemberGone | MemberLeft | None") -> None:
+    def _record_late(self, gone: "MemberExpired | MemberGone | MemberLeft | None") -> None:
         """Note a member whose session expired while others waited for it."""
         if not isinstance(gone, MemberExpired) or gone.why in LATE or gone in self.late:
             return
@@ -260,30 +262,30 @@ def _why_gone(event: MemberExpired | MemberGone | MemberLeft) -> str:
     return "member_gone" if isinstance(event, MemberGone) else "member_left"
 
 
-def _begun(told: list[Rebalance], event: RebalanceStarted) -> Rebalance:
+def _begun(rebalances_: list[Rebalance], event: RebalanceStarted) -> Rebalance:
     """Return the rebalance that an event begins: a new one, or the last one if the event begins a further round."""
-    if is_further_round(event) and told and told[-1].completed is not None:
-        told[-1].go_on()
+    if is_further_round(event) and rebalances_ and rebalances_[-1].completed is not None:
+        rebalances_[-1].resume()
     else:
-        told.append(Rebalance(generation_id=event.generation_id or 0, started=[]))
-    return told[-1]
+        rebalances_.append(Rebalance(generation_id=event.generation_id or 0, started=[]))
+    return rebalances_[-1]
 
 
-def rebalances(events: Iterable[AnyEvent], moving: Moving | None = None) -> list[Rebalance]:
+def rebalances(events: Iterable[AnyEvent], waiting_partitions: WaitingPartitions | None = None) -> list[Rebalance]:
     """Return the rebalances in a group's events, the oldest first. The events are in order.
 
     Args:
-        moving: The partitions that waited for their owners; None if they are not of interest.
+        waiting_partitions: The partitions that waited for their owners; None if they are not of interest.
     """
-    told: list[Rebalance] = []
+    rebalances_: list[Rebalance] = []
     running: Rebalance | None = None
     gap: HistoryGap | None = None
     left: Left = {}
-    moving = moving or Moving()
+    waiting_partitions = waiting_partitions or WaitingPartitions()
     for event in events:
         match event:
             case RebalanceStarted():
-                running = running or _begun(told, event)
+                running = running or _begun(rebalances_, event)
                 running.started.append(event)
                 if gap is not None and gap.at_ms == event.at_ms:
                     running.gap = gap
@@ -297,35 +299,37 @@ def rebalances(events: Iterable[AnyEvent], moving: Moving | None = None) -> list
                 if running is not None and isinstance(event, MemberExpired) and event.why in LATE:
                     running.late.append(event)
             case RebalanceCompleted() | GroupEmptied():
-                _end(told, running, event)
+                _end(rebalances_, running, event)
                 running = None
             case PlanMade() if running is not None:
                 running.plans_ms[event.generation_id or 0] = event.at_ms
                 running.moving_ms += [event.at_ms] if event.moved else []
             case AssignmentChanged() if running is not None:
-                running.hand_over(event, left, moving)
-            case AssignmentChanged() if told and told[-1].ended_ms == event.at_ms and not told[-1].plans_ms:
-                told[-1].hand_over(event, left, moving)
-    return told
+                running.hand_over(event, left, waiting_partitions)
+            case AssignmentChanged() if (
+                rebalances_ and rebalances_[-1].ended_ms == event.at_ms and not rebalances_[-1].plans_ms
+            ):
+                rebalances_[-1].hand_over(event, left, waiting_partitions)
+    return rebalances_
 
 
-def _end(told: list[Rebalance], running: Rebalance | None, event: RebalanceCompleted | GroupEmptied) -> None:
+def _end(rebalances_: list[Rebalance], running: Rebalance | None, event: RebalanceCompleted | GroupEmptied) -> None:
     """End the running rebalance. Of a rebalance that completed, the beginning may be unknown."""
     if running is None and isinstance(event, GroupEmptied):
         return
     ended = running or Rebalance(generation_id=0, started=[])
     if running is None:
-        told.append(ended)
+        rebalances_.append(ended)
     ended.generation_id, ended.ended_ms = event.generation_id or 0, event.at_ms
     ended.completed = event if isinstance(event, RebalanceCompleted) else None
 
 
-def latest(events: Sequence[AnyEvent], moving: Moving | None = None) -> Rebalance | None:
+def latest(events: Sequence[AnyEvent], waiting_partitions: WaitingPartitions | None = None) -> Rebalance | None:
     """Return the last rebalance in a group's events, without reading all events before it."""
     for index in range(len(events) - 1, -1, -1):
         if isinstance(events[index], _ENDS):
-            told = rebalances(events[index + 1 :], moving)
-            if told and not (told[0].started and is_further_round(told[0].started[0])):
-                return told[-1]
-    told = rebalances(events, moving)
-    return told[-1] if told else None
+            rebalances_ = rebalances(events[index + 1 :], waiting_partitions)
+            if rebalances_ and not (rebalances_[0].started and is_further_round(rebalances_[0].started[0])):
+                return rebalances_[-1]
+    rebalances_ = rebalances(events, waiting_partitions)
+    return rebalances_[-1] if rebalances_ else None

@@ -97,9 +97,9 @@ class SeatHistory:
         self.quarantined: dict[str, MemberQuarantined] = {}
         self.vacant: list[Seat] = []
         for event in events:
-            self._take(event)
+            self._handle(event)
 
-    def _take(self, event: AnyEvent) -> None:
+    def _handle(self, event: AnyEvent) -> None:
         match event:
             case RebalanceHeld(cause="member_joined"):
                 self.standing_by[event.member_id] = event
@@ -119,7 +119,7 @@ class SeatHistory:
             case QuarantineEnded():
                 self.quarantined.pop(event.member_id, None)
             case MemberLeft() | MemberExpired():
-                self._drop(event.member_id)
+                self._remove(event.member_id)
                 self._end_unless_held(event.at_ms)
             case MemberFenced():
                 self._replace(event.member_id, event.replaced_by)
@@ -178,7 +178,7 @@ class SeatHistory:
         seat.taken_by, seat.taken_client_id, seat.how = event.member_id, event.client_id, event.how
         seat.unowned_ms, seat.fencing_token = event.unowned_ms, event.fencing_token
 
-    def _drop(self, member_id: str) -> None:
+    def _remove(self, member_id: str) -> None:
         self.standing_by.pop(member_id, None)
         self.quarantined.pop(member_id, None)
 

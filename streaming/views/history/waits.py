@@ -12,7 +12,7 @@ from coordinator.messages.events import MemberAway
 from streaming.views.history.rebalances import GIVEN_UP, Rebalance, Wait, latest
 from streaming.views.state.fields import AWAY, known, state_of
 from streaming.views.state.group import GroupView
-from streaming.views.state.partition_moves import moving
+from streaming.views.state.partition_moves import waiting_partitions
 from streaming.views.text import brief, clock, duration, in_partitions
 
 
@@ -50,13 +50,13 @@ def waits(group: GroupView, rebalance: Rebalance) -> list[WaitedFor]:
 
 
 def _waited_for(member_id: str, ended: str, waited: Iterable[Wait]) -> WaitedFor:
-    told = WaitedFor(member_id, {}, [], 0, ended=ended)
+    waited_for = WaitedFor(member_id, {}, [], 0, ended=ended)
     for wait in waited:
-        told.partitions.setdefault(wait.topic, []).append(wait.partition)
-        told.wait_ms = max(told.wait_ms or 0, wait.wait_ms)
-        if wait.next_id is not None and wait.next_id not in told.next_ids:
-            told.next_ids.append(wait.next_id)
-    return told
+        waited_for.partitions.setdefault(wait.topic, []).append(wait.partition)
+        waited_for.wait_ms = max(waited_for.wait_ms or 0, wait.wait_ms)
+        if wait.next_id is not None and wait.next_id not in waited_for.next_ids:
+            waited_for.next_ids.append(wait.next_id)
+    return waited_for
 
 
 # -- now ---------------------------------------------------------------------------------------------------------------
@@ -70,43 +70,43 @@ def running_waits(group: GroupView, rebalance: Rebalance | None = None) -> list[
     """
     if group.record is None or group.type is not GroupType.CONSUMER or group.state in (Phase.STABLE, Phase.EMPTY):
         return []
-    rebalance = rebalance or latest(group.events, group.moving)
+    rebalance = rebalance or latest(group.events, group.waiting_partitions)
     awaited = {member.member_id: WaitedFor(member.member_id, {}, [], None) for member in group.members}
-    for (topic, partition), owner, planned in moving(group.record):
-        told = awaited[owner.member_id]
-        told.partitions.setdefault(topic, []).append(partition)
-        if planned.member_id not in told.next_ids:
-            told.next_ids.append(planned.member_id)
+    for (topic, partition), owner, planned in waiting_partitions(group.record):
+        wait = awaited[owner.member_id]
+        wait.partitions.setdefault(topic, []).append(partition)
+        if planned.member_id not in wait.next_ids:
+            wait.next_ids.append(planned.member_id)
     for member in group.members:
-        told = awaited[member.member_id]
+        wait = awaited[member.member_id]
         for topic, numbers in (known(member.revoking) or {}).items():
-            told.partitions[topic] = sorted({*told.partitions.get(topic, ()), *numbers})
-        told.since_ms = _since_ms(group, rebalance, told) if told.partitions else None
+            wait.partitions[topic] = sorted({*wait.partitions.get(topic, ()), *numbers})
+        wait.since_ms = _since_ms(group, rebalance, wait) if wait.partitions else None
         if state_of(member) == AWAY:
-            _note_away(group, told)
-    return [told for told in awaited.values() if told.partitions or told.is_away]
+            _set_away(group, wait)
+    return [wait for wait in awaited.values() if wait.partitions or wait.is_away]
 
 
-def _since_ms(group: GroupView, rebalance: Rebalance | None, told: WaitedFor) -> int | None:
+def _since_ms(group: GroupView, rebalance: Rebalance | None, wait: WaitedFor) -> int | None:
     """Return the time of the plan since which a member has partitions of other members; None if it is unknown."""
     if rebalance is None or rebalance.ended_ms is not None:
         return None
-    places = ((topic, number) for topic, numbers in told.partitions.items() for number in numbers)
-    epochs = group.moving.within(rebalance.first_version, None)
-    shown = {epochs.get((place, told.member_id)) for place in places}
+    places = ((topic, number) for topic, numbers in wait.partitions.items() for number in numbers)
+    epochs = group.waiting_partitions.within(rebalance.first_version, None)
+    shown = {epochs.get((place, wait.member_id)) for place in places}
     planned_ms = [rebalance.plans_ms[epoch] for epoch in shown if epoch in rebalance.plans_ms]
     if planned_ms:
         return min(planned_ms)
-    unconfirmed_ms = rebalance.moving_ms[rebalance.confirmed.get(told.member_id, 0) :]
+    unconfirmed_ms = rebalance.moving_ms[rebalance.confirmed.get(wait.member_id, 0) :]
     return next(iter(unconfirmed_ms or rebalance.moving_ms), None)
 
 
-def _note_away(group: GroupView, told: WaitedFor) -> None:
+def _set_away(group: GroupView, wait: WaitedFor) -> None:
     """Note that a member is away, and until when it is awaited."""
-    told.is_away = True
-    away = (e for e in reversed(group.events) if isinstance(e, MemberAway) and e.member_id == told.member_id)
+    wait.is_away = True
+    away = (e for e in reversed(group.events) if isinstance(e, MemberAway) and e.member_id == wait.member_id)
     if (left := next(away, None)) is not None:
-        told.since_ms, told.until_ms = told.since_ms or left.at_ms, left.until_ms
+        wait.since_ms, wait.until_ms = wait.since_ms or left.at_ms, left.until_ms
 
 
 # -- in words ----------------------------------------------------------------------------------------------------------

@@ -101,16 +101,16 @@ def _last_commit_s(group: GroupView) -> float | None:
 
 def _lags(group: GroupView, ends: Ends) -> Iterator[tuple[str, int, int]]:
     for (topic, partition), offset in group.committed().items():
-        if (behind := lag(ends.get((topic, partition)), offset.offset)) is not None:
-            yield topic, partition, behind
+        if (lag_records := lag(ends.get((topic, partition)), offset.offset)) is not None:
+            yield topic, partition, lag_records
 
 
 def _lag(group: GroupView, ends: Ends) -> Iterable[Sample]:
-    return [((), sum(behind))] if (behind := [each for *_, each in _lags(group, ends)]) else ()
+    return [((), sum(lag_records))] if (lag_records := [each for *_, each in _lags(group, ends)]) else ()
 
 
 def _lag_max(group: GroupView, ends: Ends) -> Iterable[Sample]:
-    return [((), max(behind))] if (behind := [each for *_, each in _lags(group, ends)]) else ()
+    return [((), max(lag_records))] if (lag_records := [each for *_, each in _lags(group, ends)]) else ()
 
 
 def _gone_unread(group: GroupView, ends: Ends) -> Iterable[Sample]:
@@ -120,9 +120,9 @@ def _gone_unread(group: GroupView, ends: Ends) -> Iterable[Sample]:
 
 def _topic_lags(group: GroupView, ends: Ends) -> Iterable[Sample]:
     sums: dict[str, int] = {}
-    for topic, _, behind in _lags(group, ends):
-        sums[topic] = sums.get(topic, 0) + behind
-    return (((topic,), behind) for topic, behind in sums.items())
+    for topic, _, lag_records in _lags(group, ends):
+        sums[topic] = sums.get(topic, 0) + lag_records
+    return (((topic,), lag_records) for topic, lag_records in sums.items())
 
 
 def _topic_offsets(group: GroupView, ends: Ends) -> Iterable[Sample]:
@@ -259,7 +259,7 @@ class GroupFigures(Collector):
     """A collector of the metrics in the views, for each scrape of Prometheus.
 
     Args:
-        look: Returns a context manager that gives views and ends. They do not change inside its `with` block.
+        snapshot: Returns a context manager that gives views and ends. They do not change inside its `with` block.
         groups_max: The number of groups with their own metrics: the most recently active ones.
         of_partitions: Whether to add metrics of single partitions.
         labels: Further labels of all metrics.
@@ -267,13 +267,13 @@ class GroupFigures(Collector):
 
     def __init__(
         self,
-        look: Callable[[], AbstractContextManager[tuple[Views, Ends]]],
+        snapshot: Callable[[], AbstractContextManager[tuple[Views, Ends]]],
         *,
         groups_max: int,
         of_partitions: bool,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        self._look, self._groups_max, self._of_partitions = look, groups_max, of_partitions
+        self._snapshot, self._groups_max, self._of_partitions = snapshot, groups_max, of_partitions
         self._labels = labels or {}
 
     def describe(self) -> Iterable[Metric]:
@@ -282,7 +282,7 @@ class GroupFigures(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Return all metrics. They are made at once, so that a slow reader does not block the views."""
-        with self._look() as (views, ends):
+        with self._snapshot() as (views, ends):
             is_kafkas = any(group.kept_by is not None for group in views.groups.values())
             labels = self._labels or (observed.LABELS if is_kafkas else {})
             return list(observed.labelled(self._collect(views, ends), labels))

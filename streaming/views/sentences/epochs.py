@@ -14,10 +14,10 @@ from streaming.views.history.waits import in_words as wait_in_words
 from streaming.views.sentences.observed_causes import topic_names
 from streaming.views.text import brief, clock, escape, in_partitions
 
-MEMBERS_TOLD = 3
+MEMBERS_SHOWN = 3
 """The number of members whose waits are described. The rest are only counted."""
 
-EPOCHS_TOLD = 5
+EPOCHS_SHOWN = 5
 """The number of epochs whose causes are described: the last ones."""
 
 OF_TOPICS = frozenset({"topics_changed", "regex_resolved"})
@@ -74,13 +74,13 @@ def in_words(
     causes = epochs(rebalance, named)
     if causes:
         spans = [list(each) for _, each in groupby(causes, key=lambda e: (e.cause, e.member_id, e.client_id, e.topics))]
-        earlier = sum(map(len, spans[:-EPOCHS_TOLD]))
-        told = "; ".join(map(_epochs, spans[-EPOCHS_TOLD:]))
-        sentences.append(f"{f'{earlier} earlier epochs; ' if earlier > 0 else ''}{told}.")
+        earlier = sum(map(len, spans[:-EPOCHS_SHOWN]))
+        causes_text = "; ".join(map(_epochs, spans[-EPOCHS_SHOWN:]))
+        sentences.append(f"{f'{earlier} earlier epochs; ' if earlier > 0 else ''}{causes_text}.")
     sentences += _of_topics(rebalance, {t.topic for each in named.values() for t in each.changes if t.what == DELETED})
-    sentences += [wait_in_words(each, now_ms) for each in waited[:MEMBERS_TOLD]]
-    if len(waited) > MEMBERS_TOLD:
-        sentences.append(f"Partitions waited for {len(waited) - MEMBERS_TOLD} more members.")
+    sentences += [wait_in_words(each, now_ms) for each in waited[:MEMBERS_SHOWN]]
+    if len(waited) > MEMBERS_SHOWN:
+        sentences.append(f"Partitions waited for {len(waited) - MEMBERS_SHOWN} more members.")
     return sentences
 
 

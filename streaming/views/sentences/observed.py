@@ -12,7 +12,7 @@ from streaming.views.sentences.observed_causes import DID_IN_KAFKA, SAID, change
 from streaming.views.state.group import RECORDED
 from streaming.views.text import brief, clock, counted, duration, escape, is_standard, reason_in_short
 
-REASONS_TOLD = 4
+REASONS_SHOWN = 4
 """The number of reasons that a sentence names. The rest are only counted."""
 
 
@@ -108,7 +108,7 @@ def listed(reasons: Sequence[Reason]) -> str:
     """
     if reasons[0].event.how_known == RECORDED:
         return _in_order(reasons)
-    shown = [_in_short(each) for each in reasons[:REASONS_TOLD]]
+    shown = [_in_short(each) for each in reasons[:REASONS_SHOWN]]
     if more := len(reasons) - len(shown):
         shown.append(f"{counted(more, 'more change')} came")
     return f"{_capital(', '.join(shown[:-1]))} and {shown[-1]}; which came first is not recorded"
@@ -122,11 +122,11 @@ def _in_order(reasons: Sequence[Reason]) -> str:
         times[text] += 1
     texts = list(epochs)
     sentence, before = "", None
-    for text in texts[:REASONS_TOLD]:
+    for text in texts[:REASONS_SHOWN]:
         joint = "" if not sentence else " and " if epochs[text] == before else ", then "
         often = f" ({times[text]} times)" if times[text] > 1 else ""
         sentence, before = f"{sentence}{joint}{text}{often}", epochs[text]
-    if more := len(texts) - REASONS_TOLD:
+    if more := len(texts) - REASONS_SHOWN:
         sentence += f", and {counted(more, 'more change')} came" if more > 0 else ""
     return _capital(sentence)
 

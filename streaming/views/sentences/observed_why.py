@@ -27,7 +27,7 @@ from streaming.views.history.advice import (
     Advice,
     for_brokers,
 )
-from streaming.views.history.instability import FLAPPING, FLAPPING_MS
+from streaming.views.history.instability import SHORT_MEMBERSHIPS, SHORT_MEMBERSHIPS_MS
 from streaming.views.history.rebalances import Rebalance
 from streaming.views.sentences.observed import Reason, gap_in_words, in_full, listed
 from streaming.views.sentences.observed_causes import RACKS
@@ -42,7 +42,7 @@ COMES_BACK_MS = 120_000
 """A client that is gone and joins again within this time was restarted, or had lost its session."""
 
 UNCHANGED_MS = 60_000
-"""With `FLAPPING` rebalances within this time in which nothing changed, the group rebalances without need."""
+"""With `SHORT_MEMBERSHIPS` rebalances within this time in which nothing changed, the group rebalances without need."""
 
 
 class Explained(NamedTuple):
@@ -127,7 +127,7 @@ def _reason(group: GroupView, event: RebalanceStarted, topics: TopicsNamed | Non
         return Reason("session_expired", event, STATIC_GONE_OF_CONSUMERS if is_consumer else STATIC_GONE, gone)
     if back_ms is not None:
         return Reason("restarted", event, RESTARTED, gone, back_ms)
-    if _times_gone(group, event) >= FLAPPING:
+    if _times_gone(group, event) >= SHORT_MEMBERSHIPS:
         return Reason("member_gone", event, GONE_AGAIN, gone)
     if gone is not None and gone.likely == "left":
         return Reason("member_left", event, ADVICE["member_left"], gone)
@@ -162,7 +162,7 @@ def _back_after(group: GroupView, gone: RebalanceStarted) -> int | None:
 
 def _times_gone(group: GroupView, event: RebalanceStarted) -> int:
     """Return how many rebalances of the hour before it a client is behind because it was gone."""
-    times = _times(group, event.at_ms, FLAPPING_MS)
+    times = _times(group, event.at_ms, SHORT_MEMBERSHIPS_MS)
     return len({e.at_ms for e in times if e.cause == "member_gone" and _client(e) == _client(event)})
 
 
@@ -178,7 +178,7 @@ def _often(group: GroupView, reason: Reason) -> str:
     if reason.event.cause != "member_gone":
         return ""
     times = _times_gone(group, reason.event)
-    return f"; it is behind {times} rebalances of the last hour" if times >= FLAPPING else ""
+    return f"; it is behind {times} rebalances of the last hour" if times >= SHORT_MEMBERSHIPS else ""
 
 
 def _nothing(group: GroupView, rebalance: Rebalance, *, is_consumer: bool) -> Explained:
@@ -190,7 +190,7 @@ def _nothing(group: GroupView, rebalance: Rebalance, *, is_consumer: bool) -> Ex
     who = "All joined again and nothing differs: what asked for it is not recorded"
     unknown = (e for e in _times(group, rebalance.started_ms, UNCHANGED_MS) if e.cause == "unknown")
     times = len({each.at_ms for each in unknown})
-    if times < FLAPPING:
+    if times < SHORT_MEMBERSHIPS:
         return Explained("unknown", event, f"{who}.", NOTHING_DIFFERS)
     often = f"; it is one of {times} such rebalances within {duration(UNCHANGED_MS)}"
     return Explained("unknown", event, f"{who}{often}.", NOTHING_DIFFERS._replace(is_avoidable=True))

@@ -14,11 +14,11 @@ def started(event: RebalanceStarted) -> str:
     cause = plain(cause_of(event))
     held = f", held for {duration(event.held_ms)}" if isinstance(event.held_ms, int) else ""
     details = f": {text}" if (text := details_in_words(event)) else ""
-    told = f"rebalance: {cause}{who}{in_quotes(event.reason)}{held}{details}"
+    sentence = f"rebalance: {cause}{who}{in_quotes(event.reason)}{held}{details}"
     if event.how_known == INFERRED:
-        return f"{told}; {began_after(known(event.not_before_ms))}"
+        return f"{sentence}; {began_after(known(event.not_before_ms))}"
     waits_ms = event.joins_until_ms - event.at_ms if event.joins_until_ms is not None else 0
-    return f"{told}; waits for joins, {duration(waits_ms)} at most" if waits_ms > 0 else told
+    return f"{sentence}; waits for joins, {duration(waits_ms)} at most" if waits_ms > 0 else sentence
 
 
 def began_after(at_ms: int | None) -> str:

@@ -125,8 +125,8 @@ class Line(NamedTuple):
     def in_json(self) -> str:
         """Return the line as a JSON object in ASCII, so that no id can move a cursor."""
         kind = self.record.__struct_config__.tag or type(self.record).__name__.lower()
-        told = {"at_ms": self.at_ms, "group_id": self.group_id, "record": kind, "text": self.text}
-        return json.dumps({**told, "fields": msgspec.to_builtins(self.record)})
+        fields = {"at_ms": self.at_ms, "group_id": self.group_id, "record": kind, "text": self.text}
+        return json.dumps({**fields, "fields": msgspec.to_builtins(self.record)})
 
 
 # -- words -------------------------------------------------------------------------------------------------------------

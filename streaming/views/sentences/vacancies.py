@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from streaming.views.history.vacancies import REBALANCED, HoldRow, Quarantine, Seat
 from streaming.views.text import brief, clock, clock_after, counted, duration, escape, in_quotes, plain
 
-SEATS_TOLD = 5
+SEATS_SHOWN = 5
 """The number of vacant seats that are described. The rest are only counted."""
 
 
@@ -20,10 +20,10 @@ def hold_in_words(hold: HoldRow, now_ms: int) -> str | None:
 
 def _causes(hold: HoldRow) -> Iterator[str]:
     if hold.vacant:
-        seats = [_in_short(seat) for seat in hold.seats[:SEATS_TOLD]]
+        seats = [_in_short(seat) for seat in hold.seats[:SEATS_SHOWN]]
         more = [f"{hold.vacant - len(seats)} more"] if seats and hold.vacant > len(seats) else []
-        told = f" ({'; '.join([*seats, *more])})" if seats else ""
-        yield f"{counted(hold.vacant, 'seat')} vacant{told}"
+        seats_text = f" ({'; '.join([*seats, *more])})" if seats else ""
+        yield f"{counted(hold.vacant, 'seat')} vacant{seats_text}"
     if hold.standing_by:
         yield f"{counted(len(hold.standing_by), 'member')} standing by"
 

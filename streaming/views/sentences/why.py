@@ -27,7 +27,7 @@ from streaming.views.history.advice import (
     advice_for,
     did_by,
 )
-from streaming.views.history.instability import FLAPPING, Begun, times_begun, times_until
+from streaming.views.history.instability import SHORT_MEMBERSHIPS, Begun, times_begun, times_until
 from streaming.views.history.rebalances import Rebalance, latest, rebalances
 from streaming.views.history.waits import WaitedFor, waits
 from streaming.views.sentences.epochs import EpochCause, epochs, in_words
@@ -58,7 +58,7 @@ class Why(Struct, kw_only=True):
     """The explanation.
 
     Args:
-        cause: A key of the tables of `streaming.views.history.advice`, or `unknown`.
+        cause_name: A key of the tables of `streaming.views.history.advice`, or `unknown`.
         is_avoidable: null if the events do not show it.
         setting: The setting to check.
         details: Further sentences: about the rounds of a cooperative rebalance, and about group epochs and waits. Only
@@ -99,9 +99,9 @@ def why(group: GroupView, at_ms: int | None = None, now_ms: int | None = None) -
         now_ms: The present, for the durations of waits that last; None to tell the times of their beginnings instead.
     """
     if at_ms is None:
-        last = latest(group.events, group.moving)
+        last = latest(group.events, group.waiting_partitions)
     else:
-        told = rebalances(group.events, group.moving)
+        told = rebalances(group.events, group.waiting_partitions)
         last = next((r for r in reversed(told) if r.started_ms <= at_ms), None)
     with naming(group.client_ids):
         return explain_with_policies(group, last, at_ms or now_ms, now_ms=now_ms) if last else None
@@ -144,27 +144,27 @@ def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None, 
     if group.kept_by is not None:
         return _explain_observed(group, rebalance, now_ms, is_consumer=is_consumer)
     began = _began(group, rebalance.started[0]) if rebalance.started else None
-    behind = _late(rebalance) or began
-    advice = _advice(group, rebalance, behind, is_consumer=is_consumer)
+    cause = _late(rebalance) or began
+    advice = _advice(group, rebalance, cause, is_consumer=is_consumer)
     waited = waits(group, rebalance) if is_consumer else []
-    client = (behind.who.client_id, behind.who.client_host) if behind and behind.who.client_id else None
+    client = (cause.who.client_id, cause.who.client_host) if cause and cause.who.client_id else None
     begun = times_begun(group) if begun is None else begun
     times = times_until(begun, client, rebalance.started_ms) if client else 0
     return Why(
         group_id=group.group_id,
         at_ms=rebalance.started_ms,
         generation_id=rebalance.generation_id,
-        cause=behind.cause if behind else "unknown",
+        cause=cause.cause if cause else "unknown",
         is_avoidable=advice.is_avoidable,
         setting=advice.setting,
-        member_id=behind.who.member_id or None if behind else None,
-        client_id=behind.who.client_id or None if behind else None,
-        client_host=behind.who.client_host or None if behind else None,
-        reason=behind.who.reason if behind else None,
+        member_id=cause.who.member_id or None if cause else None,
+        client_id=cause.who.client_id or None if cause else None,
+        client_host=cause.who.client_host or None if cause else None,
+        reason=cause.who.reason if cause else None,
         what=_what(group, rebalance, is_consumer=is_consumer),
-        who=_who(rebalance, behind, began, times, did_by(group.kind, is_consumer=is_consumer)),
-        advice=advice.text.format(took=_took(behind, "as it is set")),
-        flapping=times >= FLAPPING,
+        who=_who(rebalance, cause, began, times, did_by(group.kind, is_consumer=is_consumer)),
+        advice=advice.text.format(took=_took(cause, "as it is set")),
+        flapping=times >= SHORT_MEMBERSHIPS,
         details=in_words(rebalance, waited, now_ms) if is_consumer else rounds_in_words(rebalance, group.kind),
         epochs=epochs(rebalance) if is_consumer else [],
         waits=waited,
@@ -204,21 +204,21 @@ def _type_of(group: GroupView, rebalance: Rebalance) -> GroupType:
     return group.type if rebalance.ended_ms is None else group.type_at(rebalance.ended_ms)
 
 
-def _advice(group: GroupView, rebalance: Rebalance, behind: "_Behind | None", *, is_consumer: bool) -> Advice:
+def _advice(group: GroupView, rebalance: Rebalance, cause: "_Cause | None", *, is_consumer: bool) -> Advice:
     """Return the assessment of a cause."""
-    if behind is None:
+    if cause is None:
         return UNKNOWN
     is_over = rebalance.ended_ms is not None and rebalance.completed is None
-    if behind.cause == "member_left" and is_over:
+    if cause.cause == "member_left" and is_over:
         return LAST_WORKER_LEFT if group.kind is GroupKind.CONNECT else LAST_LEFT
-    if behind.is_static and behind.cause == "session_expired" and group.kind is GroupKind.CONSUMERS:
+    if cause.is_static and cause.cause == "session_expired" and group.kind is GroupKind.CONSUMERS:
         return STATIC_GONE
-    if behind.cause == "leader_rejoined" and tells_of_topics(behind.who.reason):
+    if cause.cause == "leader_rejoined" and tells_of_topics(cause.who.reason):
         return TOPICS_NOTICED
-    return advice_for(behind.cause, group.kind, is_consumer=is_consumer)
+    return advice_for(cause.cause, group.kind, is_consumer=is_consumer)
 
 
-class _Behind(NamedTuple):
+class _Cause(NamedTuple):
     """The cause of a rebalance: a row of the tables, the event that names the member, and the duration that the row
     mentions.
     """
@@ -229,20 +229,20 @@ class _Behind(NamedTuple):
     is_static: bool = False
 
 
-def _began(group: GroupView, first: RebalanceStarted) -> _Behind:
+def _began(group: GroupView, first: RebalanceStarted) -> _Cause:
     """Return the cause of a rebalance."""
     if first.cause == "session_expired":
         dropped = (e for e in _until(group, first.at_ms, first.at_ms) if isinstance(e, MemberExpired))
         silent = next((e for e in dropped if e.member_id == first.member_id), None)
         is_static = silent is not None and silent.group_instance_id is not None
-        return _Behind("session_expired", first, silent.silence_ms if silent else None, is_static)
+        return _Cause("session_expired", first, silent.silence_ms if silent else None, is_static)
     if first.cause == "member_left":
         if first.reason and _POLLED_TOO_LATE.search(first.reason):
-            return _Behind("poll_overdue", first)
+            return _Cause("poll_overdue", first)
         if (back_ms := _back_after(group, first)) is not None:
-            return _Behind("restarted", first, back_ms)
+            return _Cause("restarted", first, back_ms)
     cause = cause_of(first)
-    return _Behind(_LATE.get(cause, cause), first)
+    return _Cause(_LATE.get(cause, cause), first)
 
 
 _LATE = {
@@ -254,7 +254,7 @@ _LATE = {
 """The causes, by the reason for which a member was dropped."""
 
 
-def _late(rebalance: Rebalance) -> _Behind | None:
+def _late(rebalance: Rebalance) -> _Cause | None:
     """Return the member for which others waited without success, and the wait.
 
     In a classic group all others wait, from the beginning of the join phase. In a group of the consumer protocol only
@@ -264,12 +264,12 @@ def _late(rebalance: Rebalance) -> _Behind | None:
         return None
     late = rebalance.late[0]
     if late.why == "session_expired":
-        return _Behind(late.why, late, late.silence_ms)
+        return _Cause(late.why, late, late.silence_ms)
     waited = [wait.wait_ms for wait in rebalance.waits.values() if wait.member_id == late.member_id]
     if waited:
-        return _Behind(_LATE[late.why], late, max(waited))
+        return _Cause(_LATE[late.why], late, max(waited))
     asked_ms = max((e.at_ms for e in rebalance.started if e.at_ms < late.at_ms), default=rebalance.started_ms)
-    return _Behind(_LATE[late.why], late, late.at_ms - asked_ms)
+    return _Cause(_LATE[late.why], late, late.at_ms - asked_ms)
 
 
 def _back_after(group: GroupView, left: RebalanceStarted) -> int | None:
@@ -313,33 +313,31 @@ def _changed(group: GroupView, rebalance: Rebalance) -> str:
     return f"{changed} hands among {counted(number_of, 'member')}"
 
 
-def _who(
-    rebalance: Rebalance, behind: _Behind | None, began: _Behind | None, times: int, texts: Mapping[str, str]
-) -> str:
-    if behind is None or began is None:
+def _who(rebalance: Rebalance, cause: _Cause | None, began: _Cause | None, times: int, texts: Mapping[str, str]) -> str:
+    if cause is None or began is None:
         return "The member that caused it is not known any more."
     others = f" and {counted(len(rebalance.late) - 1, 'member')} more" if len(rebalance.late) > 1 else ""
-    often = f"; it caused {times} rebalances of the last hour" if times >= FLAPPING else ""
-    is_other = (behind.cause, behind.who.member_id) != (began.cause, began.who.member_id)
+    often = f"; it caused {times} rebalances of the last hour" if times >= SHORT_MEMBERSHIPS else ""
+    is_other = (cause.cause, cause.who.member_id) != (began.cause, began.who.member_id)
     first = f"; the first cause: {_did(began, texts)}" if is_other else ""
-    return f"{_did(behind, texts)}{others}{often}{first}."
+    return f"{_did(cause, texts)}{others}{often}{first}."
 
 
-def _did(behind: _Behind, texts: Mapping[str, str]) -> str:
-    who, cause = behind.who, behind.cause
+def _did(cause: _Cause, texts: Mapping[str, str]) -> str:
+    who, cause_name = cause.who, cause.cause
     host = f" at {escape(who.client_host)}" if who.client_host else ""
     said = "" if is_standard(who.reason) else f', with the reason "{reason_in_short(who.reason)}"'
-    if cause == "operator":
+    if cause_name == "operator":
         whom = f", about {brief(who.member_id)}" if who.member_id else ""
         return f"An operator ({escape(who.client_id)}{host}) requested it{whom}{said}"
-    if cause == "group_converted":
+    if cause_name == "group_converted":
         return "The last member of the consumer protocol is gone, and the group has the classic protocol now"
-    if behind.is_static and cause == "session_expired":
-        texts = {cause: DID_NOT_COME_BACK}
-    text = texts.get(cause) or DID_OF_CONSUMERS.get(cause, cause.replace("_", " "))
-    did = text.format(took=_took(behind, "too long"))
+    if cause.is_static and cause_name == "session_expired":
+        texts = {cause_name: DID_NOT_COME_BACK}
+    text = texts.get(cause_name) or DID_OF_CONSUMERS.get(cause_name, cause_name.replace("_", " "))
+    did = text.format(took=_took(cause, "too long"))
     return f"{brief(who.member_id) or escape(who.client_id) or 'A client'}{host} {did}{said}"
 
 
-def _took(behind: _Behind | None, otherwise: str) -> str:
-    return duration(behind.took_ms) if behind and behind.took_ms else otherwise
+def _took(cause: _Cause | None, otherwise: str) -> str:
+    return duration(cause.took_ms) if cause and cause.took_ms else otherwise

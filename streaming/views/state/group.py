@@ -44,7 +44,7 @@ from coordinator.messages.policy_events import (
 )
 from streaming.views.state.causes import COOPERATIVE_ROUND, GroupKind, is_further_round, kind_of
 from streaming.views.state.fields import PartitionKey, held, known
-from streaming.views.state.partition_moves import Moving
+from streaming.views.state.partition_moves import WaitingPartitions
 from streaming.views.state.version_follower import VersionFollower
 from streaming.views.text import is_bare
 from streaming.wire.newest_records import Order, order_of
@@ -200,7 +200,7 @@ class GroupView(Struct):
         has_epochs: Whether Kafka's coordinator has ever recorded a group epoch of the group.
         topics_named: By group epoch, the events that name its changed topics.
         has_holds: Whether a policy has ever had an effect.
-        moving: The partitions that waited for their owners, as the records show them.
+        waiting_partitions: The partitions that waited for their owners, as the records show them.
         ended: Until the views are live, by key the order of its last tombstone.
     """
 
@@ -219,7 +219,7 @@ class GroupView(Struct):
     has_epochs: bool = False
     topics_named: dict[int, list[TopicsNamed]] = field(default_factory=dict)
     has_holds: bool = False
-    moving: Moving = field(default_factory=Moving)
+    waiting_partitions: WaitingPartitions = field(default_factory=WaitingPartitions)
     tallied: Tallied = field(default_factory=Tallied)
     versions: VersionFollower = field(default_factory=VersionFollower)
     ended: dict[str, Order] = field(default_factory=dict)
@@ -299,16 +299,16 @@ class GroupView(Struct):
         """Return the committed offset of each partition."""
         return {(topic, p): offset for topic, each in self.offsets.items() for p, offset in each.items()}
 
-    def stands(self, told: GroupRecord | OffsetRecord | Tombstone) -> Order | None:
+    def current(self, record: GroupRecord | OffsetRecord | Tombstone) -> Order | None:
         """Return the order of the stored record with the same key; None without one."""
-        topic = None if isinstance(told, GroupRecord) else told.topic
-        partition = None if isinstance(told, GroupRecord) else told.partition
+        topic = None if isinstance(record, GroupRecord) else record.topic
+        partition = None if isinstance(record, GroupRecord) else record.partition
         held = self.record if topic is None else self.offsets.get(topic, {}).get(partition or 0)
         return order_of(held) if held else self.ended.get(f"{topic}:{partition}")
 
-    def end(self, told: Tombstone) -> None:
+    def end(self, record: Tombstone) -> None:
         """Store the order of a tombstone, so that an older record of its key is recognized."""
-        self.ended[f"{told.topic}:{told.partition}"] = order_of(told)
+        self.ended[f"{record.topic}:{record.partition}"] = order_of(record)
 
     def since(self, at_ms: int, kind: Any = None) -> Iterator[AnyEvent]:
         """Yield the events from a time on, of one kind or of all kinds."""
@@ -316,7 +316,7 @@ class GroupView(Struct):
             if kind is None or isinstance(self.events[index], kind):
                 yield self.events[index]
 
-    def keep(self, event: AnyEvent, weight_max: int) -> None:
+    def add(self, event: AnyEvent, weight_max: int) -> None:
         """Add an event. Drop the oldest events if all together weigh more than `weight_max`."""
         self.events.append(event)
         self.weight += weight(event)
@@ -343,7 +343,7 @@ class GroupView(Struct):
     def _name(self, topic_id: str, topic: str) -> None:
         """Replace a topic's id by its name in the events and in the periods."""
         self.events = [named(event, topic_id, topic) for event in self.events]
-        self.moving.name(topic_id, topic)
+        self.waiting_partitions.name(topic_id, topic)
 
     def forget(self, weight_max: int) -> None:
         """Drop the oldest events until the rest weighs no more than `weight_max`. The newest event stays."""
@@ -360,4 +360,4 @@ class GroupView(Struct):
             self.conversions = [event for event in self.conversions if event.at_ms >= self.known_from_ms]
             told = (event for event in self.events if isinstance(event, MemberEvent))
             self.joined = {event.member_id: event.client_id for event in told if is_bare(event.member_id)}
-            self.moving.forget(self.events[0].version or 0)
+            self.waiting_partitions.forget(self.events[0].version or 0)

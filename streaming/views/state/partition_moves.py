@@ -33,7 +33,7 @@ class Period(Struct, frozen=True):
     owners: dict[PartitionKey, str]
 
 
-class Moving(Struct):
+class WaitingPartitions(Struct):
     """The waits of one group's partitions, from the group's records in the order in which they were read.
 
     A change replaces the list and the dict, so a copy of this object stays as it is.
@@ -46,9 +46,9 @@ class Moving(Struct):
     periods: list[Period] = field(default_factory=list)
     places: int = 0
 
-    def take(self, record: GroupRecord) -> None:
+    def add(self, record: GroupRecord) -> None:
         """Add the next record of the group."""
-        before, self.now = self.now, {place: owner.member_id for place, owner, _ in moving(record)}
+        before, self.now = self.now, {place: owner.member_id for place, owner, _ in waiting_partitions(record)}
         owners = {place: owner for place, owner in self.now.items() if before.get(place) != owner}
         if not owners:
             return
@@ -87,7 +87,7 @@ def _named(owners: dict[PartitionKey, str], topic_id: str, topic: str) -> dict[P
     return {(topic if of == topic_id else of, number): owner for (of, number), owner in owners.items()}
 
 
-def moving(record: GroupRecord) -> Iterator[tuple[PartitionKey, GroupMember, GroupMember]]:
+def waiting_partitions(record: GroupRecord) -> Iterator[tuple[PartitionKey, GroupMember, GroupMember]]:
     """Yield each partition whose owner is not its planned owner, with both."""
     if record.type != GroupType.CONSUMER.value or record.state in (Phase.STABLE, Phase.EMPTY):
         return

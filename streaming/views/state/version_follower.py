@@ -40,7 +40,7 @@ class _Life(Struct):
     settled: int = 0
     beyond: dict[int, int] = field(default_factory=dict)
 
-    def take(self, version: int, now_ms: int) -> None:
+    def add(self, version: int, now_ms: int) -> None:
         if self.settled == _UNKNOWN or (version == self.settled + 1 and not self.beyond):
             self.settled = version
         elif version > self.settled:
@@ -89,7 +89,7 @@ class _Topic(Struct):
             return at_ms < self.latest_ms or (at_ms == self.latest_ms and version in self.at_latest)
         return at_ms < self.began_ms or (at_ms == self.began_ms and version in self.at_beginning)
 
-    def go_on(self, version: int, at_ms: int, *, is_midway: bool) -> None:
+    def advance(self, version: int, at_ms: int, *, is_midway: bool) -> None:
         """Handle a new record. After an end, or with a version below the last one, it begins another life.
 
         Args:
@@ -143,7 +143,7 @@ class VersionFollower(Struct):
         if groups_lead or events_lead:
             self.lives = {0: _Life(_NEVER_REACHED), 1: _Life((groups if groups_lead else events).highest)}
 
-    def take(
+    def add(
         self,
         topic: int,
         version: int,
@@ -167,19 +167,19 @@ class VersionFollower(Struct):
         place = self.topics[topic]
         if place.has_seen(version, at_ms):
             return False
-        self._go_on(topic, version, at_ms)
+        self._advance(topic, version, at_ms)
         place.ended_ms = at_ms if ends_life else place.ended_ms
         if begins_after is not None:
             self._life(place).begin_after(begins_after)
         if is_live:
-            self._life(place).take(version, now_ms)
+            self._life(place).add(version, now_ms)
         return True
 
-    def _go_on(self, topic: int, version: int, at_ms: int) -> None:
+    def _advance(self, topic: int, version: int, at_ms: int) -> None:
         """Handle a new record of a topic, and drop the lives that both topics have passed."""
         place = self.topics[topic]
         before, latest_ms, is_first = place.life, place.latest_ms, not place.highest
-        place.go_on(version, at_ms, is_midway=not self.knows_beginning)
+        place.advance(version, at_ms, is_midway=not self.knows_beginning)
         if not self.knows_beginning and (is_first or place.life != before):
             self._align(place, self.topics[1 - topic], latest_ms, is_first=is_first)
         if place.life != before:

@@ -27,7 +27,7 @@ def past_of(log: list[Written], group_id: str = "g", kept_from_ms: int = NEVER_M
     past = Past(group_id, kept_from_ms)
     for offset, at_ms, (topic, partition), offset_record in log:
         key = msgspec.json.encode(["offset", offset_record.group_id if offset_record else group_id, topic, partition])
-        past.take(offset, at_ms, key, None if offset_record is None else msgspec.json.encode(offset_record))
+        past.add(offset, at_ms, key, None if offset_record is None else msgspec.json.encode(offset_record))
     past.end(ends or (log[-1][0] + 1 if log else 0), NOW_MS)
     return past
 

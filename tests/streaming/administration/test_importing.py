@@ -119,7 +119,7 @@ def test_a_second_import_changes_nothing_and_an_interrupted_one_continues() -> N
 
 
 def test_more_groups_than_are_in_work_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "AT_A_TIME", 2)
+    monkeypatch.setattr(importing, "PARALLEL_MAX", 2)
     t = Served()
     assert t.gets(names_of(every_phase().shard.to_bytes())) == all_of(Status.IMPORTED)
 

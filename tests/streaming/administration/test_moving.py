@@ -10,7 +10,7 @@ from msgspec import structs
 from coordinator.base.errors import ErrorCode
 from coordinator.messages.move_requests import CheckAdoption, ReleaseGroup
 from coordinator.messages.responses import CheckAdoptionAnswer, ErrorAnswer
-from streaming.administration.moving import Mover, Result, Status
+from streaming.administration.move import Mover, Result, Status
 from streaming.errors import NoAnswer, RequestRefused
 from tests.coordinator.moving.pair import Coordinator, Pair
 from tests.system.waiting import HANG_S

@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.base.slots import ranges_of
-from streaming.administration.slot_moving import slots_from
+from streaming.administration.move_slots import slots_from
 
 
 @pytest.mark.parametrize("text", ["7", "0-1,5,1023", "0-1023"])

@@ -10,8 +10,8 @@ from coordinator.base.errors import ErrorCode
 from coordinator.messages.move_events import GroupMoved, GroupReleased
 from coordinator.messages.move_requests import AdoptGroup, CancelMove
 from coordinator.messages.responses import ErrorAnswer
-from streaming.administration.moving import Result
-from streaming.administration.taking_back import Status, move_in_transit, take_back
+from streaming.administration.move import Result
+from streaming.administration.take_back import Status, move_in_transit, take_back
 from streaming.cli.main import app
 from streaming.errors import NoAnswer, NotFound, RequestRefused
 from streaming.wire.peering import Peering

@@ -27,7 +27,7 @@ class Topics:
         group = GroupView("g", 0)
         for to in self.named[prefix]:
             fields = {"group_id": "g", "version": 1, "at_ms": 1, "generation_id": 1}
-            group.keep(GroupReleased(**fields, to=to, move_id=to, number=1, bytes=1), 1_000_000)
+            group.add(GroupReleased(**fields, to=to, move_id=to, number=1, bytes=1), 1_000_000)
         return Views(groups={"g": group})
 
 

@@ -74,7 +74,7 @@ def run(*words: str) -> Result:
 def kept() -> tuple[Policy, ...]:
     """Return the policies that every shard keeps."""
     shown = shown_policies(Settings())
-    assert not shown.behind
+    assert not shown.shards_behind
     return shown.latest.policies
 
 

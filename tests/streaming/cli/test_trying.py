@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from coordinator.base.policies import Policy, Succession
 from streaming.cli.admin.try_policy import show_trial
 from streaming.cli.lib.output import Output, OutputFormat
-from streaming.trial.trying import Trial, run_trial
+from streaming.trial.trials import Trial, run_trial
 from tests.streaming.trial.test_trial import recorded, rolled
 
 TABLE = """\

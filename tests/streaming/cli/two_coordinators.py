@@ -17,7 +17,7 @@ from coordinator.base.slots import bitmap_of
 from coordinator.messages.move_requests import AdoptSlots, ReleaseSlots
 from coordinator.messages.outputs import ToPeer
 from coordinator.messages.responses import ErrorAnswer, Reply
-from streaming.administration import slot_moving
+from streaming.administration import move_slots
 from streaming.cli.main import app
 from streaming.cli.moves import move
 from streaming.config.settings import Settings
@@ -45,8 +45,8 @@ class Cluster:
             self.sides["A"].commits(name, self.now_ms)
         monkeypatch.setattr(move, "_open", self.open)
         monkeypatch.setattr(move, "ANSWER_WAIT_S", 0.01)
-        monkeypatch.setattr(slot_moving, "LOOK_EVERY_S", 0.0)
-        monkeypatch.setattr(slot_moving, "unix_ms", lambda: self.now_ms)
+        monkeypatch.setattr(move_slots, "LOOK_EVERY_S", 0.0)
+        monkeypatch.setattr(move_slots, "unix_ms", lambda: self.now_ms)
 
     @contextmanager
     def open(self, settings: Settings) -> Iterator["Way"]:

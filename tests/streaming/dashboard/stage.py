@@ -1,4 +1,4 @@
-"""Groups that the page shows, without Kafka: a real shard handles their requests, and its records go to a `Live`."""
+"""Groups that the page shows, without Kafka: a real shard handles their requests; a `LiveViews` gets its records."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from coordinator.messages.requests import (
 )
 from coordinator.messages.responses import JoinGroupAnswer, Reply
 from coordinator.shard.shard import Shard
-from streaming.dashboard.live import Live, Phase, Status
+from streaming.dashboard.live import LiveViews, Phase, Status
 from tests.streaming.views.written import WrittenTopics
 
 SESSION_MS = 45_000
@@ -31,7 +31,7 @@ PartitionKey = tuple[str, int]
 class Stage:
     """Members join, assign partitions, commit, become silent and leave; published records are shown at once."""
 
-    def __init__(self, live: Live, now_ms: int) -> None:
+    def __init__(self, live: LiveViews, now_ms: int) -> None:
         self.live = live
         self.world = WrittenTopics([], now_ms=now_ms)
         self.world.shard = Shard(0, 1, bytes(16), CONFIG)
@@ -42,7 +42,7 @@ class Stage:
 
     def begins(self) -> "Stage":
         """Set the page's status to caught up."""
-        self.live.say(Status(Phase.LIVE))
+        self.live.set_status(Status(Phase.LIVE))
         return self
 
     @property
@@ -141,4 +141,4 @@ class Stage:
             records = self.world.topics[topic][self._shown[topic] :]
             self._shown[topic] += len(records)
             for r in records:
-                self.live.take(r.raw)
+                self.live.handle(r.raw)

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from streaming.dashboard import live as live_module
 from streaming.dashboard.app import ANSWERS, App
-from streaming.dashboard.live import Live, Phase, Status
+from streaming.dashboard.live import LiveViews, Phase, Status
 from streaming.dashboard.request_filter import HEADERS, LOOPBACK_NAMES, names_of
 from streaming.views import GroupView, Raw
 from streaming.views.api import answers
@@ -31,7 +31,7 @@ PLACES = [("orders", partition) for partition in range(4)]
 @pytest.fixture
 def stage() -> Stage:
     """Return a group in which two members own four partitions, one becomes silent, and the other continues."""
-    stage = Stage(Live(now_ms=lambda: NOW_MS), NOW_MS - 600_000).begins()
+    stage = Stage(LiveViews(now_ms=lambda: NOW_MS), NOW_MS - 600_000).begins()
     ana, bo = stage.joins("pay", "ana", "bo")
     stage.shares("pay", PLACES)
     stage.commits("pay", ana, {("orders", 0): 40})
@@ -82,8 +82,8 @@ def described(browser: Browser, path: str) -> jsonschema.Draft202012Validator:
 def test_responses_about_a_consumer_group_match_their_schemas() -> None:
     """The page gets its epochs, targets and waits, during a rebalance and after it."""
     for views in (folded(raws(away())), life_at(REVOKING_MS), life_at(ENDED_MS)):
-        live = Live(views)
-        live.say(Status(Phase.LIVE))
+        live = LiveViews(views)
+        live.set_status(Status(Phase.LIVE))
         browser = Browser(App(live).asgi(LOOPBACK_NAMES))
         for path in ("/api/groups", "/api/group?id=g", "/api/timeline?id=g", "/api/why?id=g"):
             described(browser, path.partition("?")[0]).validate(browser.get(path).json())
@@ -183,7 +183,7 @@ def test_the_timeline_of_an_active_group_is_bounded(
 ) -> None:
     whole = browser.get("/api/timeline?id=pay").json()
     monkeypatch.setattr(live_module, "TIMELINE_WEIGHT_MAX", 5)
-    stage.live.note(stage.live.views.groups["pay"].events[-1])
+    stage.live.publish(stage.live.views.groups["pay"].events[-1])
     short = browser.get("/api/timeline?id=pay").json()
     assert 0 < len(short["events"]) < len(whole["events"])
     assert short["known_from_ms"] > whole["known_from_ms"] == 0
@@ -259,18 +259,18 @@ def test_an_error_is_returned_as_json(browser: Browser, path: str, status: int) 
 
 
 def test_requests_are_refused_with_the_progress_until_the_page_has_caught_up() -> None:
-    live = Live()
+    live = LiveViews()
     browser = Browser(App(live).asgi(None))
-    live.say(Status(Phase.CATCHING_UP, 1_200, 5_000))
+    live.set_status(Status(Phase.CATCHING_UP, 1_200, 5_000))
     answer = browser.get("/api/groups")
     assert (answer.status_code, answer.json()["error"]) == (503, "Catching up: 1200 of about 5000 records are read.")
     assert browser.get("/api/group?id=x").status_code == 503
-    live.say(Status(Phase.AWAY, why="No Kafka broker answers."))
+    live.set_status(Status(Phase.AWAY, why="No Kafka broker answers."))
     assert browser.get("/api/groups").json()["error"] == "No Kafka broker answers."
-    live.say(Status(Phase.CATCHING_UP))
-    live.say(Status(Phase.LIVE))
+    live.set_status(Status(Phase.CATCHING_UP))
+    live.set_status(Status(Phase.LIVE))
     assert browser.get("/api/groups").json()["groups"] == []
-    live.say(Status(Phase.AWAY, why="No Kafka broker answers."))
+    live.set_status(Status(Phase.AWAY, why="No Kafka broker answers."))
     assert browser.get("/api/groups").status_code == 200, "the known groups are still shown"
     assert browser.get("/healthz").json() == {
         "phase": "reconnecting",
@@ -372,7 +372,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("group_id", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_id_is_returned_unchanged(group_id: str) -> None:
-    stage = Stage(Live(now_ms=lambda: NOW_MS), NOW_MS - 60_000).begins()
+    stage = Stage(LiveViews(now_ms=lambda: NOW_MS), NOW_MS - 60_000).begins()
     stage.joins(group_id, "ana")
     browser = Browser(App(stage.live).asgi(LOOPBACK_NAMES))
     assert [g["group_id"] for g in browser.get("/api/groups").json()["groups"]] == [group_id]
@@ -387,15 +387,15 @@ def test_a_very_long_id_is_not_found(browser: Browser) -> None:
 
 def test_a_group_id_of_ten_thousand_characters_is_shown() -> None:
     """The coordinator accepts no such id; a record from another writer must not stop the page."""
-    live = Live()
-    live.say(Status(Phase.LIVE))
+    live = LiveViews()
+    live.set_status(Status(Phase.LIVE))
     group_id = "\u202e<" * 5_000
     value = (
         b'{"group_id":"%s","topic":"t","partition":0,"offset":1,"leader_epoch":-1,"metadata":"","commit_timestamp_ms":1,'
         b'"expire_timestamp_ms":null,"generation_id":-1,"member_id":"","version":1}' % group_id.encode()
     )
-    live.take(Raw("groups", 0, 0, 1, b'["offset","%s","t",0]' % group_id.encode(), value))
-    live.take(Raw("groups", 0, 1, 1, b"\xff\x00", b"\x00"))
+    live.handle(Raw("groups", 0, 0, 1, b'["offset","%s","t",0]' % group_id.encode(), value))
+    live.handle(Raw("groups", 0, 1, 1, b"\xff\x00", b"\x00"))
     answer = Browser(App(live).asgi(None)).get("/api/groups").json()
     assert [g["group_id"] for g in answer["groups"]] == [group_id]
     assert [a["kind"] for a in answer["alarms"]] == ["unreadable"]

@@ -6,22 +6,22 @@ from typing import Any
 import pytest
 
 from streaming.config.settings import Settings
-from streaming.dashboard import following
-from streaming.dashboard.following import Following
-from streaming.dashboard.live import Live, Phase, Status
+from streaming.dashboard import live_reader
+from streaming.dashboard.live import LiveViews, Phase, Status
+from streaming.dashboard.live_reader import LiveReader
 from streaming.errors import BrokerUnreachable
 
 
-class RecordingLive(Live):
-    """A `Live` that keeps the statuses of the reading."""
+class RecordingLive(LiveViews):
+    """A `LiveViews` that keeps the statuses of the reading."""
 
     def __init__(self) -> None:
         super().__init__()
         self.statuses: list[Status] = []
 
-    def say(self, status: Status) -> None:
+    def set_status(self, status: Status) -> None:
         self.statuses.append(status)
-        super().say(status)
+        super().set_status(status)
 
 
 class Kafka:
@@ -61,11 +61,11 @@ def test_an_error_does_not_end_a_thread(
     thread: str, error: Exception, why: str, is_logged: bool, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     live, sentences = RecordingLive(), list[str]()
-    follows = Following(Settings(), live, sentences.append)
+    follows = LiveReader(Settings(), live, sentences.append)
     kafka = Kafka(error, follows._stopping.set)
     pauses = dict.fromkeys(Phase, 0)
-    for name, value in {"Reading": kafka, "EndOffsets": kafka, "AGAIN_AFTER_S": 0, "PAUSES_S": pauses}.items():
-        monkeypatch.setattr(following, name, value)
+    for name, value in {"ViewReader": kafka, "EndOffsets": kafka, "AGAIN_AFTER_S": 0, "PAUSES_S": pauses}.items():
+        monkeypatch.setattr(live_reader, name, value)
     getattr(follows, thread)()
     (unavailable,) = (status for status in live.statuses if status.phase is Phase.AWAY)
     assert why in (unavailable.why or "")

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from streaming.dashboard.app import App
-from streaming.dashboard.live import Live, Phase, Status
+from streaming.dashboard.live import LiveViews, Phase, Status
 from streaming.dashboard.server import WebServer
 from tests.streaming.dashboard.test_app import Browser
 from tests.streaming.dashboard.test_streams import Following
@@ -15,22 +15,22 @@ from tests.system.waiting import HANG_S
 ANA, BO = member_id("ana"), member_id("bo")
 
 
-def live_of(views: object) -> Live:
-    live = Live(views, now_ms=lambda: T + 60_000)  # type: ignore[arg-type]
-    live.say(Status(Phase.CATCHING_UP))
-    live.say(Status(Phase.LIVE))
+def live_of(views: object) -> LiveViews:
+    live = LiveViews(views, now_ms=lambda: T + 60_000)  # type: ignore[arg-type]
+    live.set_status(Status(Phase.CATCHING_UP))
+    live.set_status(Status(Phase.LIVE))
     return live
 
 
 @pytest.fixture
-def theirs() -> Live:
+def theirs() -> LiveViews:
     observed = Observed("orders").begins().to(1).record(0, {ANA: [0]}).commits(10, 0, 17)
     observed.to(2).started(1_000, "member_joined", BO).joined(1_000, BO).completed(1_004, ANA, BO)
     return live_of(observed.views())
 
 
 @pytest.fixture
-def browser(theirs: Live) -> Browser:
+def browser(theirs: LiveViews) -> Browser:
     """A page with two groups of one id: one of this coordinator, and one of Kafka's."""
     return Browser(App(live_of(example_views()), others={"observed": theirs}).asgi(None))
 
@@ -65,8 +65,8 @@ def test_an_unknown_prefix_is_refused(browser: Browser, path: str) -> None:
 
 
 def test_each_prefix_catches_up_by_itself() -> None:
-    waiting = Live()
-    waiting.say(Status(Phase.CATCHING_UP, read=5, of=9))
+    waiting = LiveViews()
+    waiting.set_status(Status(Phase.CATCHING_UP, read=5, of=9))
     browser = Browser(App(live_of(example_views()), others={"observed": waiting}).asgi(None))
     assert browser.get("/api/groups").status_code == 200
     answer = browser.get("/api/groups?of=observed")
@@ -74,12 +74,12 @@ def test_each_prefix_catches_up_by_itself() -> None:
     assert browser.get("/healthz?of=observed").json()["phase"] == "catching up"
 
 
-def test_a_stream_follows_the_groups_of_its_prefix(theirs: Live) -> None:
+def test_a_stream_follows_the_groups_of_its_prefix(theirs: LiveViews) -> None:
     web = WebServer(live_of(example_views()), "127.0.0.1", 0, others={"observed": theirs})
     path = "/api/stream?of=observed&id=orders"
     with web, httpx.stream("GET", web.url + path, timeout=HANG_S) as response:
         browser = Following(response)
         browser.until("reset")
-        theirs.note(theirs.views.groups["orders"].events[-1])
+        theirs.publish(theirs.views.groups["orders"].events[-1])
         assert browser.until("detail").data["summary"]["kept_by"] == "kafka"
     assert theirs.is_closed

@@ -15,9 +15,9 @@ import pytest
 
 from streaming.dashboard.app import ANSWERS, STREAMS_MAX
 from streaming.dashboard.feed import Feed
-from streaming.dashboard.live import Live, Phase, Status
+from streaming.dashboard.live import LiveViews, Phase, Status
 from streaming.dashboard.server import WebServer
-from streaming.dashboard.streams import TOLD, Stream
+from streaming.dashboard.streams import STATUS_EVENTS, Stream
 from streaming.errors import PortTaken
 from streaming.views import Raw
 from streaming.views.api import fold
@@ -29,7 +29,7 @@ NOW_MS = 1_790_000_000_000
 CHANGES_MAX = 50
 
 
-SCHEMA = json.loads(to_json(json_schema(ANSWERS, TOLD)))
+SCHEMA = json.loads(to_json(json_schema(ANSWERS, STATUS_EVENTS)))
 
 
 class SentEvent(NamedTuple):
@@ -75,7 +75,7 @@ class Following:
 
 @pytest.fixture
 def stage() -> Stage:
-    stage = Stage(Live(now_ms=lambda: NOW_MS, feed=Feed(CHANGES_MAX)), NOW_MS - 600_000).begins()
+    stage = Stage(LiveViews(now_ms=lambda: NOW_MS, feed=Feed(CHANGES_MAX)), NOW_MS - 600_000).begins()
     stage.joins("pay", "ana")
     stage.shares("pay", [("orders", 0)])
     return stage
@@ -174,10 +174,10 @@ def test_too_many_missed_changes_cause_a_reset(stage: Stage, url: str) -> None:
 def test_a_gap_in_the_reading_causes_a_reset(stage: Stage, url: str) -> None:
     with following(url) as stream:
         stream.until("reset")
-        stage.live.say(Status(Phase.AWAY, why="nobody answers"))
+        stage.live.set_status(Status(Phase.AWAY, why="nobody answers"))
         assert stream.until("status").data == {"phase": "reconnecting", "read": 0, "of": 0, "why": "nobody answers"}
-        stage.live.say(Status(Phase.CATCHING_UP, 3, 9))
-        stage.live.say(Status(Phase.LIVE))
+        stage.live.set_status(Status(Phase.CATCHING_UP, 3, 9))
+        stage.live.set_status(Status(Phase.LIVE))
         stream.until("reset")
 
 
@@ -202,7 +202,7 @@ def test_a_deleted_group_is_sent_as_dead(stage: Stage, url: str) -> None:
 def test_an_alarm_is_sent(stage: Stage, url: str) -> None:
     with following(url) as stream:
         stream.until("reset")
-        stage.live.take(Raw("events", 0, 1 << 40, NOW_MS, b"", b"nonsense"))
+        stage.live.handle(Raw("events", 0, 1 << 40, NOW_MS, b"", b"nonsense"))
         stream.until("alarm")
     assert httpx.get(f"{url}/api/groups").json()["alarms"][0]["kind"] == "unreadable"
 
@@ -212,17 +212,17 @@ def test_an_alarm_is_sent_although_no_more_are_kept(stage: Stage, url: str, monk
     with following(url) as stream:
         stream.until("reset")
         for offset in range(2):
-            stage.live.take(Raw("events", 0, (1 << 40) + offset, NOW_MS, b"", b"nonsense"))
+            stage.live.handle(Raw("events", 0, (1 << 40) + offset, NOW_MS, b"", b"nonsense"))
             stream.until("alarm")
 
 
 def test_a_stream_sends_only_the_status_while_the_reading_catches_up() -> None:
-    live = Live()
+    live = LiveViews()
     with WebServer(live, "127.0.0.1", 0) as web, following(web.url) as stream:
         assert stream.next().data["phase"] == "catching up"
-        live.say(Status(Phase.CATCHING_UP, 5, 10))
+        live.set_status(Status(Phase.CATCHING_UP, 5, 10))
         assert stream.next().data["read"] == 5
-        live.say(Status(Phase.LIVE))
+        live.set_status(Status(Phase.LIVE))
         assert [stream.next().name, stream.next().name] == ["status", "reset"]
 
 
@@ -342,4 +342,4 @@ def test_a_used_port_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortTaken, match=rf"Cannot listen on 127\.0\.0\.1:{port} .*Choose another port"):
-            WebServer(Live(), "127.0.0.1", port)
+            WebServer(LiveViews(), "127.0.0.1", port)

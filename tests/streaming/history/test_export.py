@@ -26,7 +26,7 @@ OPEN: list["Reader"] = []
 
 
 class Reader:
-    """Reads the records of one coordinator, as `Reading` does."""
+    """Reads the records of one coordinator, as `ViewReader` does."""
 
     def __init__(self, settings: Settings, groups: object) -> None:
         if settings.topic_prefix not in RECORDS:
@@ -44,7 +44,7 @@ class Reader:
     def catch_up(self, tell: Callable[[int, int], None], take: Callable[[Any], object]) -> None:
         assert not any(reader.views.groups for reader in OPEN), "the views of another coordinator are still in memory"
         for number, raw in enumerate(self._records, 1):
-            if (told := self.views.take(raw, 0)) is not None:
+            if (told := self.views.fold(raw, 0)) is not None:
                 take(told)
             tell(number, self.length)
 
@@ -59,7 +59,7 @@ def records(monkeypatch: pytest.MonkeyPatch) -> None:
             world.join("g")
         world.batch()
         RECORDS[prefix] = raws(world)
-    monkeypatch.setattr(module, "Reading", Reader)
+    monkeypatch.setattr(module, "ViewReader", Reader)
 
 
 def prefixes(folder: Path) -> list[str]:

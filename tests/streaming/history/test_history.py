@@ -52,7 +52,7 @@ def test_rows_fit_the_schemas_of_their_tables() -> None:
     converse(world, random.Random(3), 60)
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
     for record in raws(world):
-        taken = views.take(record, 0)
+        taken = views.fold(record, 0)
         if taken is not None and not isinstance(taken, Tombstone):
             rows[table_of(taken)].append(to_row(taken, "p"))
     for name, each in rows.items():
@@ -81,7 +81,7 @@ def test_rows_of_a_consumer_group_fit_the_schemas() -> None:
     """The tables have its epochs, and the assignment, the target and the subscription of each member."""
     views, rows = Views(), list[dict[str, Any]]()
     for record in raws(life()):
-        taken = views.take(record, 0)
+        taken = views.fold(record, 0)
         if isinstance(taken, GroupRecord):
             rows.append(to_row(taken, "p"))
     read = pa.Table.from_pylist(rows, schema=TABLES["groups"]).to_pylist(maps_as_pydicts="strict")

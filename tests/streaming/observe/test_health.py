@@ -29,8 +29,8 @@ def running() -> tuple[Observer, Ends]:
     observer, ends = Observer(SETTINGS), Ends()
     observer.observed = ends.observed
     observer.watch = ends.watch
-    ends.observed.take(progress(tally(0, unnamed=["id1"], unnamed_total=1), ends={"0": 3, "1": 5}))
-    ends.observed.take(progress(tally(1, records={"8": 2, "unreadable": 1}), batch=1, ends={"0": 3, "1": 5}))
+    ends.observed.handle(progress(tally(0, unnamed=["id1"], unnamed_total=1), ends={"0": 3, "1": 5}))
+    ends.observed.handle(progress(tally(1, records={"8": 2, "unreadable": 1}), batch=1, ends={"0": 3, "1": 5}))
     ends.look(0.0)
     return observer, ends
 

@@ -307,7 +307,7 @@ def test_state_that_was_changed_is_refused() -> None:
 def test_times_of_deleted_groups_are_bounded(extra: int) -> None:
     stored = Stored()
     for n in range(ENDED_MAX + extra):
-        stored.note_end(f"g{n}", n)
+        stored.record_end(f"g{n}", n)
     assert (len(stored.ended), "g0" in stored.ended) == (ENDED_MAX, not extra)
 
 

@@ -71,7 +71,7 @@ def history(*seen: Topics) -> TopicHistory:
     made = TopicHistory()
     for topics in seen:
         for name, each in described(topics).items():
-            made.note(name, each)
+            made.record(name, each)
     return made
 
 
@@ -166,10 +166,10 @@ def test_only_topics_that_are_subscribed_before_and_since_have_changed() -> None
 def test_what_was_seen_is_bounded() -> None:
     seen = TopicHistory()
     for count in range(1, SEEN_MAX + 3):
-        assert seen.note("ta", Described(TA, [[]] * count))
-        assert not seen.note("ta", Described(TA, [[]] * count))
+        assert seen.record("ta", Described(TA, [[]] * count))
+        assert not seen.record("ta", Described(TA, [[]] * count))
     assert [each.partitions for each in seen.seen("ta") if each] == list(range(3, SEEN_MAX + 3))
-    assert seen.note("ta", None)
+    assert seen.record("ta", None)
     assert seen.seen("ta")[-1] is None
     again = TopicHistory()
     again.restore("ta", seen.seen("ta"))
@@ -214,8 +214,8 @@ class Naming:
 
     def batch(self, *changes: HashChange, topics: Iterable[str] = ()) -> bool:
         """End a batch, and look. Return whether an answer is missing."""
-        self.observed.take(progress(tally(5, hash_changes=list(changes), topics=list(topics))))
-        return self.thread.look()
+        self.observed.handle(progress(tally(5, hash_changes=list(changes), topics=list(topics))))
+        return self.thread.update()
 
 
 def test_changed_topic_is_written_for_its_partition() -> None:
@@ -286,9 +286,9 @@ def test_answer_that_brokers_do_not_take_is_written_later() -> None:
 
 def test_topics_of_batches_wake_the_thread() -> None:
     observed = Observed()
-    observed.take(progress(tally(0)))
+    observed.handle(progress(tally(0)))
     assert not observed.has_topics.is_set()
-    observed.take(progress(tally(0, topics=["ta"]), tally(1, topics=["tb"])))
+    observed.handle(progress(tally(0, topics=["ta"]), tally(1, topics=["tb"])))
     assert observed.has_topics.is_set()
     assert (observed.new_topics(), observed.new_topics()) == ({"ta", "tb"}, set())
 

@@ -42,8 +42,8 @@ def tally(partition: int = 0, **figures: Any) -> Tally:
 
 def test_figures_are_sums_over_batches_and_the_last_of_each_partition() -> None:
     observed = Observed()
-    observed.take(progress(tally(0), tally(1)))
-    observed.take(progress(tally(1, groups=7, records={"1": 1, "2": 1, "unreadable": 2}), batch=1))
+    observed.handle(progress(tally(0), tally(1)))
+    observed.handle(progress(tally(1, groups=7, records={"1": 1, "2": 1, "unreadable": 2}), batch=1))
     assert observed.latest is not None
     assert (observed.latest.batch_id, observed.latest.groups, observed.latest.records) == (1, 9, 4)
     assert observed.records == {"1": 11, "2": 1, "unreadable": 2}
@@ -59,7 +59,7 @@ def test_position_is_that_in_the_source_and_not_in_the_topic_of_names() -> None:
 def test_unreadable_records_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     observed = Observed()
     for _ in range(3):
-        observed.take(progress(tally(records={"unreadable": 2})))
+        observed.handle(progress(tally(records={"unreadable": 2})))
     assert [record.message[:44] for record in caplog.records] == ["2 records of __consumer_offsets cannot be re"]
 
 
@@ -82,8 +82,8 @@ class Topics:
 
 def asked(*ids: str, partition: int = 0) -> Observed:
     observed = Observed()
-    observed.take(progress(tally(partition, unnamed=list(ids), unnamed_total=len(ids))))
-    assert observed.asked.is_set()
+    observed.handle(progress(tally(partition, unnamed=list(ids), unnamed_total=len(ids))))
+    assert observed.names_wanted.is_set()
     return observed
 
 
@@ -93,7 +93,7 @@ def test_name_is_written_once_for_each_partition_that_asks() -> None:
     naming.answer()
     naming.answer()
     assert topics.written == [Name(0, "id1", "orders")]
-    observed.take(progress(tally(3, unnamed=["id1"], unnamed_total=1)))
+    observed.handle(progress(tally(3, unnamed=["id1"], unnamed_total=1)))
     naming.answer()
     assert topics.written[1:] == [Name(3, "id1", "orders")]
     assert topics.finds == 1, "a name that is known needs no request"
@@ -162,7 +162,7 @@ class Ends:
 
     def look(self, after_s: float) -> list[str]:
         self.now_s += after_s
-        self.watch.look()
+        self.watch.check()
         return self.watch.not_ready_reasons()
 
 
@@ -188,35 +188,35 @@ def test_partition_whose_stable_offset_moves_is_not_held_back() -> None:
 
 def test_records_that_wait_are_counted_and_a_query_without_a_batch_is_stalled() -> None:
     ends = Ends()
-    ends.observed.take(progress(tally(), ends={"0": 3, "1": 5}))
+    ends.observed.handle(progress(tally(), ends={"0": 3, "1": 5}))
     ends.look(0.0)
-    assert (ends.watch.behind, ends.watch.stalled_s()) == (2, 0.0)
+    assert (ends.watch.records_behind, ends.watch.stalled_s()) == (2, 0.0)
     ends.look(30.0)
     assert ends.watch.stalled_s() == 30.0
-    ends.observed.take(progress(tally(), ends={"0": 5, "1": 5}))
+    ends.observed.handle(progress(tally(), ends={"0": 5, "1": 5}))
     ends.look(1.0)
-    assert (ends.watch.behind, ends.watch.stalled_s()) == (0, 0.0)
+    assert (ends.watch.records_behind, ends.watch.stalled_s()) == (0, 0.0)
 
 
 def test_brokers_that_do_not_answer_are_a_reason() -> None:
     ends = Ends()
     ends.error = KafkaException(KafkaError(KafkaError._TRANSPORT))
     assert ends.look(21.0) == ["no Kafka broker has answered for 21 s"]
-    assert ends.watch.behind is None
+    assert ends.watch.records_behind is None
     ends.error = None
     assert ends.look(1.0) == []
 
 
 def test_partition_whose_leader_is_silent_is_a_reason_and_hides_no_other_one() -> None:
     ends = Ends()
-    ends.observed.take(progress(tally(), ends={"0": 3, "1": 3}))
+    ends.observed.handle(progress(tally(), ends={"0": 3, "1": 3}))
     assert ends.look(0.0) == []
     ends.silent = {1}
     ends.look(1.0)
     assert ends.look(21.0) == [
         "partition 1 of __consumer_offsets cannot be reached: its leader, broker 1, does not answer (0 does)"
     ]
-    assert (ends.watch.behind, ends.watch.stalled_s()) == (4, 22.0)
+    assert (ends.watch.records_behind, ends.watch.stalled_s()) == (4, 22.0)
 
 
 # -- failures, rights and settings -------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from coordinator.base.config import Config
 from coordinator.base.hashing import shard_of
 from coordinator.messages.events import LogBroken
 from coordinator.messages.requests import OffsetCommit, OffsetToCommit
-from streaming.query.operator.continuity import BREAKS_TOLD_MAX, Row, follow
+from streaming.query.operator.continuity import BREAKS_REPORTED_MAX, Row, follow
 from streaming.query.operator.operator import ShardOperator
 from streaming.wire.records import OutputTopics, encode_request
 from tests.streaming.query.fake_spark import FakeSpark
@@ -66,12 +66,12 @@ def test_a_batch_of_repeats_does_not_lower_the_next_offset() -> None:
 @pytest.mark.parametrize("more", [0, 1, 500])
 def test_reported_breaks_of_a_batch_are_bounded_and_the_rest_is_summed_up(more: int) -> None:
     """A producer's transactions leave a marker for every commit: a batch may have as many breaks as records."""
-    offsets = range(1, 2 * (BREAKS_TOLD_MAX + more), 2)
+    offsets = range(1, 2 * (BREAKS_REPORTED_MAX + more), 2)
     *reported, last = follow(SHARD, rows(*offsets), 0).breaks
-    assert len(reported) == BREAKS_TOLD_MAX - 1
-    assert breaks(reported) == [(offset - 1, offset) for offset in offsets][: BREAKS_TOLD_MAX - 1]
+    assert len(reported) == BREAKS_REPORTED_MAX - 1
+    assert breaks(reported) == [(offset - 1, offset) for offset in offsets][: BREAKS_REPORTED_MAX - 1]
     assert (last.expected, last.found, last.breaks) == (
-        2 * (BREAKS_TOLD_MAX - 1) + 1 - 1, offsets[-1], more + 1,
+        2 * (BREAKS_REPORTED_MAX - 1) + 1 - 1, offsets[-1], more + 1,
     ) if more else (last.breaks == 1)  # fmt: skip
 
 

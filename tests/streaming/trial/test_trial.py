@@ -13,7 +13,7 @@ from coordinator.messages.requests import Received, SetPolicies, Unreadable, Wak
 from streaming.errors import NotFound
 from streaming.trial.recording import Recording, find_start, part_of_group, seed
 from streaming.trial.replaying import difference, replay
-from streaming.trial.trying import Trial, TrialDiffers, run_trial
+from streaming.trial.trials import Trial, TrialDiffers, run_trial
 from streaming.wire.records import decode_request
 from tests.streaming.views.seated import S, SeatedTopics, converse_seated, deployed
 from tests.streaming.views.test_views import folded, raws

@@ -26,7 +26,7 @@ def judge(observed: Observed, *, lost: int | None = None, repeated: int | None =
     for record in records:
         row = to_row(published(record), TOPICS, 0)
         topic = EVENTS if row.topic == "events" else GROUPS
-        found += judge.take(topic, Written(row.topic, 0, offsets[topic], T, row.key, row.value, []))
+        found += judge.judge(topic, Written(row.topic, 0, offsets[topic], T, row.key, row.value, []))
         offsets[topic] += 1
     return found + list(judge.end(T + 1_000_000))
 

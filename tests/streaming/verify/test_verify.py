@@ -37,9 +37,9 @@ def judge(world: WrittenTopics, settling_ms: int = 0) -> list[Finding]:
     published = Published(None, world.begins["events"])
     both = heapq.merge(groups, events, key=attrgetter("timestamp"))
     for record in both:
-        found += published.take(EVENTS if record.topic == "events" else GROUPS, record)
+        found += published.judge(EVENTS if record.topic == "events" else GROUPS, record)
     found += published.end(world.now_ms - settling_ms)
-    found += exchanges.asked(world.requests, published, is_cut=world.requests[0].offset > 0)
+    found += exchanges.judge(world.requests, published, is_cut=world.requests[0].offset > 0)
     return found + list(exchanges.end())
 
 

@@ -315,7 +315,7 @@ def test_records_that_wait_for_an_event_are_bounded():
             member_id="",
             version=version,
         )
-        stays.wrote(record, Place(version, version, version, "groups-0@0"))
+        stays.add_record(record, Place(version, version, version, "groups-0@0"))
     assert len(stays.suspects) == SUSPECTS_MAX
 
 

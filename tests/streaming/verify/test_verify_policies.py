@@ -95,9 +95,9 @@ def test_a_taker_without_a_higher_token_is_reported(world: SeatedTopics) -> None
 def test_tokens_of_seats_grow() -> None:
     """P3: only a member that takes several seats at once gets one token for all of them."""
     tokens = Tokens()
-    assert not list(tokens.take(completed(1, 5, "c1")))
-    assert list(tokens.take(taken(5, "d1", "took", "c1", 1, 0))) == ["token 5 was given after 5"]
+    assert not list(tokens.judge(completed(1, 5, "c1")))
+    assert list(tokens.judge(taken(5, "d1", "took", "c1", 1, 0))) == ["token 5 was given after 5"]
     for fields in (("d1", "adopted", "c1", 1, 0), ("d1", "adopted", "c2", 1, 1)):
-        assert not list(tokens.take(taken(6, *fields)))
-    assert list(tokens.take(taken(6, "d2", "took", "c3", 1, 2))) == ["token 6 was given after 6"]
-    assert list(tokens.take(completed(9, 6, "c1"))) == ["token 6 was given after 6"]
+        assert not list(tokens.judge(taken(6, *fields)))
+    assert list(tokens.judge(taken(6, "d2", "took", "c3", 1, 2))) == ["token 6 was given after 6"]
+    assert list(tokens.judge(completed(9, 6, "c1"))) == ["token 6 was given after 6"]

@@ -10,7 +10,7 @@ from typing import Any
 from coordinator.messages.move_requests import ImportGroup
 from coordinator.messages.outputs import Output, ToPeer
 from coordinator.messages.requests import Received
-from streaming.verify.custody import Custody, Following
+from streaming.verify.custody import Custody, StayCollector
 from streaming.verify.findings import Finding, Kind
 from streaming.verify.published import Published
 from streaming.views.api.fold import Raw, Views
@@ -49,11 +49,11 @@ class Topics:
         """Return the records of both topics, by their times."""
         return list(heapq.merge(self.topics["groups"], self.topics["events"], key=attrgetter("timestamp")))
 
-    def judge(self, following: Following | None = None) -> list[Finding]:
+    def judge(self, following: StayCollector | None = None) -> list[Finding]:
         """Return the findings of `verify` at this coordinator alone."""
-        published, found = Published(None, self.begins["events"], following=following), list[Finding]()
+        published, found = Published(None, self.begins["events"], collector=following), list[Finding]()
         for record in self.read():
-            found += published.take(EVENTS if record.topic == "events" else GROUPS, record)
+            found += published.judge(EVENTS if record.topic == "events" else GROUPS, record)
         return [*found, *published.end(self.now_ms)]
 
     def verify(self) -> list[tuple[Kind, str]]:
@@ -108,7 +108,7 @@ class Topics:
                 version=headers.get("version"),
                 at_ms=headers.get("at_ms"),
             )
-            views.take(raw, self.now_ms)
+            views.fold(raw, self.now_ms)
         return views
 
 

@@ -240,7 +240,7 @@ def life_at(at_ms: int) -> Views:
     records = sorted([*world.topics["groups"], *world.topics["events"]], key=lambda record: record.timestamp)
     for each in records:
         if each.timestamp <= at_ms:
-            views.take(each.raw, 0)
+            views.fold(each.raw, 0)
     return views
 
 

@@ -141,7 +141,7 @@ def view(*events: AnyEvent, record: GroupRecord | None = None) -> GroupView:
     """Return a group with a history."""
     group = GroupView("deploy", 0, record=record)
     for each in events:
-        group.keep(each, 1_000_000)
+        group.add(each, 1_000_000)
     return group
 
 

@@ -139,9 +139,9 @@ def example_views() -> Views:
     views = Views()
     for offset_in_topic, each in enumerate(HISTORY):
         row = to_row(each, TOPICS, 0)
-        views.take(Raw("events", 0, offset_in_topic, each.at_ms, row.key, row.value), 0)
+        views.fold(Raw("events", 0, offset_in_topic, each.at_ms, row.key, row.value), 0)
     for offset_in_topic, record in enumerate(RECORDS):
-        views.take(_raw(offset_in_topic, record), 0)
+        views.fold(_raw(offset_in_topic, record), 0)
     return views
 
 

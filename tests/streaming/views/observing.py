@@ -173,7 +173,7 @@ class Observed:
             of_topic = [each for each in self.written if isinstance(each, kinds) == (topic == "groups")]
             for offset, each in enumerate(of_topic):
                 row = to_row(published(each), TOPICS, 0)
-                views.take(Raw(topic, 0, offset, self.began_ms, row.key, row.value), now_ms=0)  # type: ignore[arg-type]
+                views.fold(Raw(topic, 0, offset, self.began_ms, row.key, row.value), now_ms=0)  # type: ignore[arg-type]
         if not is_live:
             views.begin()
         return views

@@ -75,4 +75,4 @@ class Replay:
                 self._offsets[row.topic] += 1
                 headers = {name: int(value) for name, value in row.headers or ()}
                 at = headers.get("version"), headers.get("at_ms")
-                self.views.take(Raw(row.topic, 0, offset, self.now_ms, row.key, row.value, *at), now_ms=0)  # type: ignore[arg-type]
+                self.views.fold(Raw(row.topic, 0, offset, self.now_ms, row.key, row.value, *at), now_ms=0)  # type: ignore[arg-type]

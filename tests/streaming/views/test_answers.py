@@ -1,7 +1,7 @@
 """Tests of the answers of the views, from records that a real shard has written."""
 
 from coordinator.base.states import Phase
-from streaming.dashboard.live import Live
+from streaming.dashboard.live import LiveViews
 from streaming.views import GroupView, Views
 from streaming.views.api import answers
 from streaming.views.api.rows import GroupDetail, GroupSummary
@@ -12,7 +12,7 @@ T = 1_790_000_000_000
 
 
 def staged() -> Stage:
-    return Stage(Live(now_ms=lambda: T), T - 600_000).begins()
+    return Stage(LiveViews(now_ms=lambda: T), T - 600_000).begins()
 
 
 def group(stage: Stage) -> GroupView:

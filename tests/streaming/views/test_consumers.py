@@ -149,7 +149,7 @@ def test_nobody_waits_for_a_member_that_leaves_while_partitions_move() -> None:
     world.now_ms += 1_000
     world.settle()
     group = group_of(world)
-    (_, _, last) = rebalances(group.events, group.moving)
+    (_, _, last) = rebalances(group.events, group.waiting_partitions)
     assert [each.cause for each in last.started] == ["member_joined", "member_left"]
     assert "ana" not in {wait.member_id for wait in last.waits.values()}
     assert [each.before for each in last.handovers if each.before == "ana"] != []

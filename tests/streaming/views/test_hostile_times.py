@@ -55,9 +55,9 @@ def views(request: pytest.FixtureRequest, number: int) -> Views:
     views = Views()
     for place, event in enumerate(_replaced(HISTORY, request.param, number)):
         row = to_record(event, TOPICS, 0)
-        views.take(Raw("events", 0, place, NOON_MS, row.key, row.value), 0)
+        views.fold(Raw("events", 0, place, NOON_MS, row.key, row.value), 0)
     for place, record in enumerate(_replaced(RECORDS, request.param, number)):
-        views.take(_raw(place, record), 0)
+        views.fold(_raw(place, record), 0)
     return views
 
 
@@ -83,7 +83,7 @@ def test_a_number_outside_every_calendar_is_printed_as_a_number(capsys: pytest.C
     """The example is a commit with a retention of 2**61 ms."""
     views = Views()
     for place, record in enumerate(_replaced(RECORDS, "expire_timestamp_ms", 2**61)):
-        views.take(_raw(place, record), 0)
+        views.fold(_raw(place, record), 0)
     for form in (OutputFormat.wide, OutputFormat.csv):
         Output(form).rows(PARTITIONS, partition_lines(views.groups["idle"], ENDS))
         assert str(2**61) in capsys.readouterr().out
@@ -128,7 +128,7 @@ def test_hostile_deadlines_of_a_checkpoint_are_printed(number: int) -> None:
     group = KeptGroup("g", "Empty", 1, 1, 0, 1, number, "offsets")
     shard = KeptShard(shard=0, codec_version=4, size_bytes=1, forgotten=0, alarm_ms=number, groups=[group])
     contents = Contents("c", {}, 1, 1, "hdfs", 1, planned=1, finished=1, planned_at_ms=number, shards=[shard])
-    assert list(checkpoint._told(contents))
+    assert list(checkpoint._lines_of(contents))
     assert json.loads(checkpoint._json(contents))["planned_at_ms"] == number
     assert msgspec.json.encode(contents)
 

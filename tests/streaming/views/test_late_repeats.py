@@ -17,7 +17,7 @@ from streaming.query.watchers import repeats
 from streaming.query.watchers.repeats import SETTLING_MS, Repeats
 from streaming.verify.findings import Kind
 from streaming.views import Views
-from streaming.views.api.reading import Reading
+from streaming.views.api.view_reader import ViewReader
 from streaming.views.api.watching import Fetched, Reader
 from streaming.wire.newest_records import order_in
 from tests.streaming.verify.test_verify import judge, kinds
@@ -86,7 +86,7 @@ def test_late_repeats_do_not_change_the_views(chance: random.Random, is_live: bo
     assert not after.alarms
 
 
-class _ReadingOfRecords(Reading):
+class _ReadingOfRecords(ViewReader):
     """A reading of given records, without Kafka."""
 
     def __init__(self, records: list[Written]) -> None:
@@ -95,8 +95,8 @@ class _ReadingOfRecords(Reading):
     def backlog(self, tell: Any = None) -> Iterator[Any]:
         return (record.raw for record in self._records)
 
-    def _take(self, raw: Any) -> Any:
-        return self.views.take(raw, 0)
+    def _handle(self, raw: Any) -> Any:
+        return self.views.fold(raw, 0)
 
 
 def test_catching_up_uses_the_newest_record_of_each_key(chance: random.Random) -> None:
@@ -183,7 +183,7 @@ def test_late_repeats_cause_no_other_finding(chance: random.Random) -> None:
 def past_of(world: WrittenTopics) -> Past:
     past = Past("a")
     for record in world.topics["groups"]:
-        past.take(record.offset, record.timestamp, record.key, record.value, record.raw.order)
+        past.add(record.offset, record.timestamp, record.key, record.value, record.raw.order)
     past.end(world.topics["groups"][-1].offset + 1, world.now_ms)
     return past
 

@@ -112,7 +112,7 @@ class ScrapedViews:
 
     def _add(self, output: Any) -> None:
         row = to_row(output, TOPICS, 0)
-        self.views.take(Raw(row.topic, 0, self._offset, 0, row.key or b"", row.value), 0)  # type: ignore[arg-type]
+        self.views.fold(Raw(row.topic, 0, self._offset, 0, row.key or b"", row.value), 0)  # type: ignore[arg-type]
         self._offset += 1
 
 
@@ -383,7 +383,7 @@ def test_a_fenced_heartbeat_is_counted() -> None:
 
 def test_alarms_are_counted() -> None:
     shown = ScrapedViews()
-    shown.views.take(Raw("events", 0, 0, 1, b"", b"no event"), 0)
+    shown.views.fold(Raw("events", 0, 0, 1, b"", b"no event"), 0)
     shown.views.alarms.clear()  # as after a thousand other alarms
     figures = shown.scraped()
     assert (figures["groupcoord_views_alarms",], figures["groupcoord_views_alarms_told_total",]) == (0, 1)

@@ -10,8 +10,8 @@ from coordinator.messages.observed_events import TopicChange, TopicsNamed
 from streaming.views import GroupView
 from streaming.views.api import answers
 from streaming.views.history.advice import ADVICE, OF_CONSUMERS, Advice, for_brokers
-from streaming.views.sentences.observed import REASONS_TOLD
-from streaming.views.sentences.observed_why import FLAPPING, UNCHANGED_MS
+from streaming.views.sentences.observed import REASONS_SHOWN
+from streaming.views.sentences.observed_why import SHORT_MEMBERSHIPS, UNCHANGED_MS
 from streaming.views.sentences.records import to_line
 from streaming.views.sentences.why import Why, why
 from streaming.views.text import clock
@@ -189,11 +189,11 @@ def test_of_several_changes_the_avoidable_one_counts() -> None:
 @pytest.mark.parametrize(("more", "told"), [(0, ""), (1, " and 1 more change came"), (3, " and 3 more changes came")])
 def test_only_some_of_many_changes_are_named(more: int, told: str) -> None:
     observed = running().to(4)
-    newcomers = [member_id(f"new{number}") for number in range(REASONS_TOLD + more)]
+    newcomers = [member_id(f"new{number}") for number in range(REASONS_SHOWN + more)]
     for who in newcomers:
         observed.started(47_000, "member_joined", who).joined(47_000, who)
     answer = explained(next_generation(observed))
-    assert answer.who.count("joined") == REASONS_TOLD
+    assert answer.who.count("joined") == REASONS_SHOWN
     assert answer.who.endswith(f"{told or ' and new3-1111 joined'}; which came first is not recorded.")
 
 
@@ -291,8 +291,8 @@ def flapping_times(times: int) -> Observed:
 
 def test_a_client_that_is_gone_again_and_again_is_avoidable() -> None:
     """One record cannot tell; three within an hour do."""
-    assert explained(flapping_times(FLAPPING - 1)).is_avoidable is None
-    answer = explained(flapping_times(FLAPPING))
+    assert explained(flapping_times(SHORT_MEMBERSHIPS - 1)).is_avoidable is None
+    answer = explained(flapping_times(SHORT_MEMBERSHIPS))
     assert (answer.is_avoidable, answer.flapping, answer.setting) == (True, True, "session.timeout.ms")
     assert answer.who.endswith("; it is behind 3 rebalances of the last hour.")
 
@@ -307,7 +307,7 @@ def test_a_client_that_is_gone_and_back_in_one_record_counts_once() -> None:
 @pytest.mark.parametrize(("apart_ms", "is_avoidable"), [(UNCHANGED_MS // 2, True), (UNCHANGED_MS // 2 + 1, None)])
 def test_rebalances_without_any_change_are_avoidable_if_they_are_many(apart_ms: int, is_avoidable: bool | None) -> None:
     observed = running()
-    for number in range(FLAPPING):
+    for number in range(SHORT_MEMBERSHIPS):
         observed.to(4 + number).started(apart_ms * number, "unknown").completed(apart_ms * number + 1, ANA, BO)
     answer = explained(observed)
     assert answer.is_avoidable is is_avoidable

@@ -26,7 +26,7 @@ def views_of(log: Log) -> Views:
         row = to_row(output, TOPICS, 0)
         headers = {name: int(value) for name, value in row.headers or ()}
         at = headers.get("version"), headers.get("at_ms")
-        views.take(Raw(row.topic, 0, offsets[row.topic], T, row.key, row.value, *at), now_ms=0)  # type: ignore[arg-type]
+        views.fold(Raw(row.topic, 0, offsets[row.topic], T, row.key, row.value, *at), now_ms=0)  # type: ignore[arg-type]
         offsets[row.topic] += 1
     assert not views.alarms
     return views

@@ -5,7 +5,7 @@ import pytest
 from streaming.cli.groups.history import timeline_lines
 from streaming.views import GroupView
 from streaming.views.api import answers
-from streaming.views.history.instability import flapping
+from streaming.views.history.instability import unstable_clients
 from streaming.views.history.rebalances import latest, rebalances
 from streaming.views.sentences.why import Why, explain, why
 from streaming.views.state.causes import GroupKind
@@ -17,7 +17,7 @@ FIRST, SECOND = "word-count-17e2-StreamThread-1-consumer-7e47", "word-count-ae68
 
 def explained(group: GroupView) -> dict[int, Why]:
     """Return the explanation of each rebalance, by its generation."""
-    told = [explain(group, rebalance) for rebalance in rebalances(group.events, group.moving)]
+    told = [explain(group, rebalance) for rebalance in rebalances(group.events, group.waiting_partitions)]
     return {each.generation_id: each for each in told}
 
 
@@ -96,7 +96,7 @@ def test_a_rebalance_by_hand_has_the_members_own_reason(cooperative: Replay) -> 
 
 
 def test_a_further_round_counts_against_nobody(cooperative: Replay) -> None:
-    counts = {each.client_id: each.rebalances for each in flapping(cooperative.group, 0)}
+    counts = {each.client_id: each.rebalances for each in unstable_clients(cooperative.group, 0)}
     assert counts == {"ana": 3, "bo": 3}, "each joined, asked by hand and left"
     assert cooperative.group.tallied.rebalances["cooperative_round"] == 1
 
@@ -179,7 +179,7 @@ def test_a_scheduled_rebalance_is_told_as_such(streams: Replay) -> None:
     assert (answer.cause, answer.is_avoidable) == ("scheduled", False)
     assert "probing.rebalance.interval.ms" in answer.advice
     assert len(answer.details) == 1
-    counts = {each.client_id: each.rebalances for each in flapping(streams.group, 0)}
+    counts = {each.client_id: each.rebalances for each in unstable_clients(streams.group, 0)}
     assert sum(counts.values()) == 5, "two joins, a change of the metadata, and two sessions that expired"
 
 
@@ -227,7 +227,7 @@ def test_the_round_in_which_workers_pass_on_tasks_is_part_of_the_rebalance(conne
 
 def test_changes_of_the_configuration_count_against_no_worker(connect: Replay) -> None:
     """The leader has joined again for seven of them; only joins and departures count."""
-    counts = {each.client_id: each.rebalances for each in flapping(connect.group, 0)}
+    counts = {each.client_id: each.rebalances for each in unstable_clients(connect.group, 0)}
     assert counts == {"worker-0": 2, "worker-1": 2}
     assert not any(each.flapping for each in explained(connect.group).values())
 

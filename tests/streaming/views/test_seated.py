@@ -33,7 +33,7 @@ def records(world: SeatedTopics) -> Iterator[tuple[GroupRecord, GroupView]]:
             view = GroupView("g", 0, record=record)
             for event in folded_events:
                 if (event.version or 0) < version:
-                    view.keep(event, 10**9)
+                    view.add(event, 10**9)
             yield record, view
 
 

@@ -15,7 +15,7 @@ from coordinator.messages.responses import Reply
 from streaming.kafka.reader import Record
 from streaming.views import GroupView, Raw, Views
 from streaming.views.api import answers, fold
-from streaming.views.api.reading import Reading
+from streaming.views.api.view_reader import ViewReader
 from streaming.views.history.owners import owner_at, spans_of_owners
 from streaming.views.history.rebalances import rebalances
 from streaming.views.sentences.records import Gap
@@ -40,7 +40,7 @@ def folded(records: Iterable[Raw], views: Views | None = None) -> Views:
     """Return the views of some records; new views are live."""
     views = views or Views(is_live=True)
     for record in records:
-        views.take(record, now_ms=0)
+        views.fold(record, now_ms=0)
     return views
 
 
@@ -171,8 +171,8 @@ def test_records_after_the_history_have_no_holes(world: WrittenTopics, chance: r
 @pytest.mark.parametrize("value", [b"", b"{", b'{"event": "unheard of"}', b"[" * 100_000])
 def test_an_unreadable_record_raises_an_alarm(value: bytes) -> None:
     views = Views()
-    assert views.take(Raw("events", 3, 7, 1, b"g", value), 0) is None
-    assert views.take(Raw("groups", 3, 7, 1, b'["group","g"]', value), 0) is None
+    assert views.fold(Raw("events", 3, 7, 1, b"g", value), 0) is None
+    assert views.fold(Raw("groups", 3, 7, 1, b'["group","g"]', value), 0) is None
     assert [alarm.kind for alarm in views.alarms] == ["unreadable"] * 2
     assert views.positions == {"groups": {3: 8}, "events": {3: 8}}
 
@@ -329,7 +329,7 @@ def test_views_of_simulated_worlds_equal_the_coordinators_state(seed: int) -> No
                 continue
             row = to_row(output, topics, 0)
             header = {name: int(v) for name, v in row.headers or ()}
-            views.take(Raw(row.topic, 0, offsets[row.topic], 0, row.key or b"", row.value, **header), 0)  # type: ignore[arg-type]
+            views.fold(Raw(row.topic, 0, offsets[row.topic], 0, row.key or b"", row.value, **header), 0)  # type: ignore[arg-type]
             offsets[row.topic] += 1
     assert not list(views.missing(LATER_MS, AT_MS))
     assert not [alarm for alarm in views.alarms if alarm.kind != "clockahead"], (
@@ -369,9 +369,9 @@ VERSION_12, AT_5_MS = ("version", b"12"), ("at_ms", b"5")
 )
 def test_a_tombstone_with_an_invalid_header_raises_an_alarm(headers: list[tuple[str, bytes]], kinds: list[str]) -> None:
     record = Record("groups", 3, 7, 5, b'["group","g"]', None, headers)
-    reading, views = Reading.__new__(Reading), Views()
+    reading, views = ViewReader.__new__(ViewReader), Views()
     reading._kinds = {"groups": "groups"}
-    views.take(reading._raw(record), 0)
+    views.fold(reading._raw(record), 0)
     assert [alarm.kind for alarm in views.alarms] == kinds
 
 

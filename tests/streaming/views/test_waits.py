@@ -215,7 +215,7 @@ def test_the_wait_for_a_member_that_is_away_has_no_end_without_its_event() -> No
     views = Views(is_live=True)
     for raw in raws(away()):
         if raw.topic == "groups":
-            views.take(raw, 0)
+            views.fold(raw, 0)
     (wait,) = answers.detail(views.groups["g"], {}, 0).waits
     assert (wait.is_away, wait.since_ms, wait.until_ms) == (True, None, None)
 

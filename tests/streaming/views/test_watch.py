@@ -154,13 +154,13 @@ class FollowedGroup:
         self.versions, self.now_ms = VersionFollower(knows_beginning=False), NOW_MS
         for topic, versions in ((GROUPS, history), (EVENTS, events)):
             for version in versions:
-                self.versions.take(topic, version, version, self.now_ms, is_live=False)
+                self.versions.add(topic, version, version, self.now_ms, is_live=False)
         if history:
             self.versions.begin()
 
     def take(self, *versions: int, after_ms: int = 0, topic: int = GROUPS) -> list[bool]:
         """Return whether each record is new; the records' times grow with their versions."""
-        return [self.versions.take(topic, v, after_ms + v, self.now_ms, is_live=True) for v in versions]
+        return [self.versions.add(topic, v, after_ms + v, self.now_ms, is_live=True) for v in versions]
 
     def missing(self, after_ms: int = PATIENCE_MS) -> list[tuple[int, int]]:
         self.now_ms += after_ms
@@ -205,7 +205,7 @@ def test_versions_before_the_first_record_are_not_reported_as_missing() -> None:
 def test_the_versions_of_a_new_group_begin_at_one() -> None:
     followed = FollowedGroup()
     followed.take(1, 2)
-    followed.versions.take(GROUPS, 3, 3, followed.now_ms, is_live=True, ends_life=True)
+    followed.versions.add(GROUPS, 3, 3, followed.now_ms, is_live=True, ends_life=True)
     assert followed.take(3) == [False], "a repeat of the old group's record is still a repeat"
     assert followed.take(1, 2, after_ms=99) == [True, True]
     assert followed.take(1, 2, 3) == [False] * 3
@@ -231,8 +231,8 @@ def test_a_topic_may_begin_a_groups_life_before_the_other_topic() -> None:
     """The reading began while a batch was written: one topic still has the end of the earlier life."""
     followed = FollowedGroup()
     assert followed.take(1, 2, after_ms=99) == [True, True]
-    followed.versions.take(EVENTS, 20, 90, followed.now_ms, is_live=True)
-    followed.versions.take(EVENTS, 22, 91, followed.now_ms, is_live=True, ends_life=True)
+    followed.versions.add(EVENTS, 20, 90, followed.now_ms, is_live=True)
+    followed.versions.add(EVENTS, 22, 91, followed.now_ms, is_live=True, ends_life=True)
     assert followed.missing() == []
     assert followed.take(3, after_ms=99, topic=EVENTS) + followed.take(6, after_ms=99) == [True, True]
     assert followed.missing() == [(4, 5)]
@@ -242,7 +242,7 @@ def test_a_topic_may_begin_a_groups_life_after_the_other_topic() -> None:
     followed = FollowedGroup()
     followed.take(20)
     assert followed.take(2, after_ms=99, topic=EVENTS) == [True]
-    followed.versions.take(GROUPS, 22, 91, followed.now_ms, is_live=True, ends_life=True)
+    followed.versions.add(GROUPS, 22, 91, followed.now_ms, is_live=True, ends_life=True)
     assert followed.missing() == []
     assert followed.take(1, 3, 5, after_ms=99) == [True] * 3
     assert followed.missing() == [(4, 4)]
@@ -251,10 +251,10 @@ def test_a_topic_may_begin_a_groups_life_after_the_other_topic() -> None:
 def test_a_repeat_from_before_the_reading_does_not_begin_a_new_life() -> None:
     followed = FollowedGroup()
     at_ms = NOW_MS
-    taken = [followed.versions.take(EVENTS, v, at_ms, followed.now_ms, is_live=True) for v in (30, 29, 30)]
+    taken = [followed.versions.add(EVENTS, v, at_ms, followed.now_ms, is_live=True) for v in (30, 29, 30)]
     assert taken == [True, True, False]
-    assert [followed.versions.take(GROUPS, v, at_ms, followed.now_ms, is_live=True) for v in (31, 32)] == [True, True]
-    assert followed.versions.take(EVENTS, 33, at_ms + 1, followed.now_ms, is_live=True)
+    assert [followed.versions.add(GROUPS, v, at_ms, followed.now_ms, is_live=True) for v in (31, 32)] == [True, True]
+    assert followed.versions.add(EVENTS, 33, at_ms + 1, followed.now_ms, is_live=True)
     assert followed.missing() == []
 
 

@@ -19,7 +19,7 @@ from coordinator.messages.events import (
 from coordinator.messages.heartbeats import Heartbeat
 from streaming.views import GroupView
 from streaming.views.history.advice import ADVICE
-from streaming.views.history.instability import flapping
+from streaming.views.history.instability import unstable_clients
 from streaming.views.history.rebalances import rebalances
 from streaming.views.sentences.why import Why, explain, why
 from tests.streaming.views.test_views import folded, raws
@@ -215,7 +215,7 @@ def test_a_flapping_client_is_named() -> None:
     assert answer is not None
     assert answer.flapping
     assert "it caused 3 rebalances of the last hour" in answer.who
-    assert [(f.client_id, f.rebalances, f.dropped) for f in flapping(group, T)] == [("ana", 3, 3), ("bo", 1, 0)]
+    assert [(f.client_id, f.rebalances, f.dropped) for f in unstable_clients(group, T)] == [("ana", 3, 3), ("bo", 1, 0)]
 
 
 def test_an_unknown_cause_is_reported_as_unknown() -> None:

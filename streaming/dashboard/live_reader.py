@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from typing import Self
 
 from streaming.config.settings import Settings
-from streaming.dashboard.live import Live, Phase, Status
+from streaming.dashboard.live import LiveViews, Phase, Status
 from streaming.errors import BrokerUnreachable, NoCoordinator
 from streaming.progress import Work, logged
-from streaming.views.api.reading import Reading
+from streaming.views.api.view_reader import ViewReader
 from streaming.views.state.lag import EndOffsets
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ PAUSES_S = {Phase.CATCHING_UP: 0.5, Phase.LIVE: 5.0, Phase.AWAY: AGAIN_AFTER_S}
 """The time for which end offsets are valid. During catching up, groups appear whose ends are still unknown."""
 
 
-class Following:
+class LiveReader:
     """Two threads that run inside a `with` block.
 
     Args:
@@ -38,7 +38,7 @@ class Following:
             the existing records are read.
     """
 
-    def __init__(self, settings: Settings, live: Live, tell: Callable[[str], None]) -> None:
+    def __init__(self, settings: Settings, live: LiveViews, tell: Callable[[str], None]) -> None:
         self._settings, self._live, self._tell = settings, live, tell
         self._stopping = threading.Event()
         self._is_reading = False
@@ -61,26 +61,29 @@ class Following:
 
     def _read(self) -> None:
         while not self._stopping.is_set():
-            with self._going_on("records"), Reading(self._settings, self._live.views, lock=self._live.lock) as reading:
-                self._live.say(Status(Phase.CATCHING_UP))
+            with (
+                self._log_exceptions("records"),
+                ViewReader(self._settings, self._live.views, lock=self._live.lock) as reading,
+            ):
+                self._live.set_status(Status(Phase.CATCHING_UP))
                 with logged(Work("Reading the topics for the page", "records"), self._tell) as work:
 
                     def report(read: int, of: int, work: Work = work) -> None:
                         work.report(read, of)
-                        self._live.say(Status(Phase.CATCHING_UP, read, of))
+                        self._live.set_status(Status(Phase.CATCHING_UP, read, of))
 
                     reading.catch_up(report)
-                self._live.say(Status(Phase.LIVE))
+                self._live.set_status(Status(Phase.LIVE))
                 self._is_reading = True
                 self._follow(reading)
             self._is_reading = False
             self._stopping.wait(AGAIN_AFTER_S)
 
-    def _follow(self, reading: Reading) -> None:
+    def _follow(self, reading: ViewReader) -> None:
         polls = 0
         while not self._stopping.is_set():
-            for told in reading.poll(POLL_S):
-                self._live.note(told)
+            for record in reading.poll(POLL_S):
+                self._live.publish(record)
             polls += 1
             if polls % round(GAPS_EVERY_S / POLL_S) == 0:
                 reading.look_for_gaps()
@@ -91,7 +94,7 @@ class Following:
         ends: EndOffsets | None = None
         ours = self._settings.groups_topic, 0  # so that unavailable brokers are noticed even without groups
         while not self._stopping.is_set():
-            with self._going_on("lag"):
+            with self._log_exceptions("lag"):
                 ends = ends or EndOffsets(self._settings)
                 self._live.publish_lag_changes(ends.bounds({**self._live.wanted_ends(), ours: None}))
                 self._are_back()
@@ -100,7 +103,7 @@ class Following:
     # -- unavailable brokers -------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _going_on(self, what: str) -> Iterator[None]:
+    def _log_exceptions(self, what: str) -> Iterator[None]:
         """Report unavailable brokers and errors in our own code. Neither ends the thread."""
         try:
             yield
@@ -115,8 +118,8 @@ class Following:
     def _are_away(self, why: str) -> None:
         if self._live.status.phase is not Phase.AWAY:
             self._tell(why)
-        self._live.say(Status(Phase.AWAY, why=why))
+        self._live.set_status(Status(Phase.AWAY, why=why))
 
     def _are_back(self) -> None:
         if self._is_reading and self._live.status.phase is Phase.AWAY:
-            self._live.say(Status(Phase.LIVE))
+            self._live.set_status(Status(Phase.LIVE))

@@ -15,7 +15,7 @@ from coordinator.base.limits import SLOTS
 from coordinator.base.slots import bitmap_of, ranges_of, slot_of
 from coordinator.messages.move_requests import DescribeSlots, ReleaseSlots
 from coordinator.messages.responses import DescribeSlotsAnswer
-from streaming.administration.moving import remedy_of_silence
+from streaming.administration.move import remedy_of_silence
 from streaming.errors import NoAnswer, RequestRefused
 from streaming.moments import unix_ms
 from streaming.views.text import escape

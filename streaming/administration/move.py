@@ -18,7 +18,7 @@ from coordinator.base.errors import ErrorCode
 from coordinator.messages.move_requests import CheckAdoption, ReleaseGroup
 from coordinator.messages.requests import DescribeGroup
 from coordinator.state.codec import VERSION
-from streaming.administration.at_a_time import each_in_order
+from streaming.administration.parallel import each_in_order
 from streaming.errors import NoAnswer, RequestRefused
 from streaming.views.text import escape
 

@@ -14,7 +14,7 @@ from coordinator.messages.events import AnyEvent
 from coordinator.messages.move_events import GroupMoved, GroupReleased, GroupTakenBack
 from coordinator.messages.move_requests import AdoptGroup, CancelMove, Evidence, TakeBack
 from coordinator.state.move_state import ADOPTED
-from streaming.administration.moving import INVALID, NONE, Ask, Result, refused
+from streaming.administration.move import INVALID, NONE, Ask, Result, refused
 from streaming.errors import NoAnswer, NotFound
 from streaming.views.text import escape
 from streaming.wire.records import decode_peer_record, decode_request

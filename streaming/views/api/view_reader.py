@@ -17,7 +17,7 @@ SILENCE_S = 30.0
 """The time without a record after which a command, or the dashboard, reports that the brokers do not answer."""
 
 
-class Reading:
+class ViewReader:
     """A reader of one or both topics into views, from the positions of the views.
 
     Args:
@@ -70,7 +70,7 @@ class Reading:
     def catch_up(
         self,
         tell: Callable[[int, int], None] = lambda read, of: None,
-        take: Callable[[PublishedRecord], object] | None = None,
+        handle: Callable[[PublishedRecord], object] | None = None,
     ) -> Views:
         """Read all records that existed when this reader was made.
 
@@ -83,17 +83,17 @@ class Reading:
         Raises:
             BrokerUnreachable: the brokers stopped answering.
         """
-        latest: dict[bytes, tuple[Raw, Order | None]] | None = {} if take is None else None
+        latest: dict[bytes, tuple[Raw, Order | None]] | None = {} if handle is None else None
         for raw in self.backlog(tell):
             if latest is not None and raw.topic == "groups":
                 before, order = latest.get(raw.key), raw.order
                 if before is None or before[1] is None or order is None or order >= before[1]:
                     latest[raw.key] = raw, order
-            elif (told := self._take(raw)) is not None and take is not None:
-                take(told)
+            elif (record := self._handle(raw)) is not None and handle is not None:
+                handle(record)
         newest = (raw for raw, _ in (latest or {}).values())
         for raw in sorted(newest, key=lambda raw: (raw.partition, raw.offset)):
-            self._take(raw)
+            self._handle(raw)
         self.views.begin()
         return self.views
 
@@ -122,12 +122,12 @@ class Reading:
             BrokerUnreachable: the next records to read have expired, or may not be read.
         """
         for raw in map(self._raw, self._reader.gather(wait_s)):
-            if (told := self._take(raw)) is not None:
-                yield told
+            if (record := self._handle(raw)) is not None:
+                yield record
 
-    def _take(self, raw: Raw) -> PublishedRecord | None:
+    def _handle(self, raw: Raw) -> PublishedRecord | None:
         with self._lock:
-            return self.views.take(raw, time.monotonic_ns() // 1_000_000)
+            return self.views.fold(raw, time.monotonic_ns() // 1_000_000)
 
     def look_for_gaps(self) -> None:
         """Make the views report missing records, if both topics are read to their ends."""
