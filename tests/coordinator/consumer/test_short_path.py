@@ -101,7 +101,7 @@ def test_joins_and_full_requests_are_answered_with_the_whole_assignment(fields: 
     assert repeats_the_assignment(settled().group, plain(**fields)) is is_costly
 
 
-@pytest.mark.parametrize("pulse", [{"is_settled": False}, {"is_classic": True}], ids=str)
+@pytest.mark.parametrize("session", [{"is_settled": False}, {"is_classic": True}], ids=str)
 def test_a_member_that_is_not_settled_or_classic_needs_the_long_path(session: dict[str, bool]):
     c = settled()
     hot_state = c.group.hot_state
