@@ -109,7 +109,7 @@ def test_another_version_is_refused_by_name(state: bytes, version: int):
         Scenario().new_shard(bytes([version]) + state[1:])
 
 
-def test_vitals_of_another_group_are_refused(state: bytes):
+def test_hot_state_of_another_group_are_refused(state: bytes):
     """Sessions are stored in the order of the members, so their number must be equal."""
     groups = codec.decode_shard(state).groups
     with pytest.raises(CorruptState, match="members has"):
@@ -173,7 +173,7 @@ def test_a_roster_beyond_the_bound_stays_alone():
     assert member_indexes.of(rest_of(1, 5_000)) is large
 
 
-def test_a_shard_reads_a_roster_once(monkeypatch: pytest.MonkeyPatch):
+def test_a_shard_reads_a_member_index_once(monkeypatch: pytest.MonkeyPatch):
     """Heartbeats of later batches find the member index in the cache of the shard."""
     s = Scenario.stable("a", "b")
     state, cache, read = s.shard.to_bytes(), MemberIndexCache(), []
@@ -317,6 +317,6 @@ def test_no_other_bytes_are_accepted(data: bytes):
         codec.decode_shard(data)
 
 
-def test_vitals_are_stored_separately():
+def test_hot_state_is_stored_separately():
     group = Group(hot_state=HotState(generation_id=7), group_id="g", since_ms=0)
     assert codec.decode_rest(codec.encode_rest(group), HotState()).generation_id == 0

@@ -4,7 +4,7 @@ from coordinator.classic import checks, join, leave, rebalance
 from coordinator.state.classic_group import Group
 from tests.simulation.bugs.bug import Bug
 
-RENEWS = "group.vitals.renew(group.vitals.sessions[{}], now_ms)"
+RENEWS = "group.hot_state.renew(group.hot_state.sessions[{}], now_ms)"
 
 BUGS = (
     # -- sessions ------------------------------------------------------------------------------------------------------
@@ -13,7 +13,7 @@ BUGS = (
         "hot_state.renew(next(iter(hot_state.sessions.values())), now_ms)", "SessionsEnd"),
     Bug("a heartbeat of another generation renews the session", join.answer_heartbeat,
         "                return refusal(",
-        "                session and hot_state.renew(session, now_ms)\n             return refusal(", "SessionsEnd"),
+        "                session and hot_state.renew(session, now_ms)\n                return refusal(", "SessionsEnd"),
     Bug("a sync that finds the assignments renews no session", join.sync,
         RENEWS.format("member.member_id"), "pass", "SessionsAreKept"),
     Bug("the arrival of the assignments renews no session", rebalance.answer_sync,

@@ -9,7 +9,7 @@ from coordinator.state.store import GroupStore
 from streaming.query.watchers.repeats import Repeats
 from tests.simulation.bugs.bug import Bug
 
-RETURNS = "    group.vitals = vitals\n"
+RETURNS = "    group.hot_state = hot_state\n"
 
 
 def _reads_back(name: str, change: str, found_by: str) -> Bug:
@@ -40,9 +40,9 @@ BUGS = (
     _reads_back("the initial delay is lost between batches", "group.delay = None", "NothingWaitsForEver"),
     _reads_back("the version is one less between batches", "group.version = max(group.version - 1, 0)",
                 "VersionsHaveNoGap"),
-    _reads_back("pending ids are lost between batches", "vitals.pending.clear()", "PendingIdsAreGoodForOnce"),
+    _reads_back("pending ids are lost between batches", "hot_state.pending.clear()", "PendingIdsAreGoodForOnce"),
     _reads_back("the extension of deadlines is lost between batches",
-                "for s in vitals.sessions.values(): s.extended = False", "SessionsEnd"),
+                "for s in hot_state.sessions.values(): s.extended = False", "SessionsEnd"),
     Bug("no request is sent for late repeats", Repeats.overdue,
         "KEYS_AT_ONCE if now_ms >= self._next_ms else 0", "0", "ComesToRest"),
     Bug("a late repeat is not corrected", republish.republish,
@@ -63,7 +63,7 @@ BUGS = (
         "        yield from spec.handler(subject, request, context)", "CommitsAreKept"),
     Bug("groups of one batch share the time of the first", Shard._handle,
         "self._context(received, at_ms)",
-        "self._context(received, max(v.now_ms for v in self.store.vitals.values())"
+        "self._context(received, max(v.now_ms for v in self.store.hot_state.values())"
         " if subject and spec.answer.__name__ == 'OffsetCommitAnswer' else at_ms)", "TimeNeverGoesBack"),
     Bug("a listing leaves the last group out", admin.list_groups,
         "group_type in groups", "group_type in list(groups)[:-1]", "AnswersFitTheGroup"),

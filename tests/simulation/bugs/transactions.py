@@ -9,7 +9,7 @@ from coordinator.state.store import _lowest_record_offset
 from streaming.query.watchers.settling import Settling
 from tests.simulation.bugs.bug import Bug
 
-RETURNS = "    group.vitals = vitals\n"
+RETURNS = "    group.hot_state = hot_state\n"
 
 BUGS = (
     # -- while they are pending ----------------------------------------------------------------------------------------
