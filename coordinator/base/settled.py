@@ -25,9 +25,9 @@ class Settled(Struct):
         """Return whether this is not the topic of the places."""
         return bool(self.topic_id) and topic_id != self.topic_id
 
-    def has_ended(self, producer_id: int, place: int) -> bool:
+    def has_ended(self, producer_id: int, record_offset: int) -> bool:
         """Return whether the transaction of a producer's record has ended."""
-        return place < min(self.before, self.open.get(producer_id, RECORD_OFFSET_END))
+        return record_offset < min(self.before, self.open.get(producer_id, RECORD_OFFSET_END))
 
     def begin(self, topic_id: str) -> None:
         """Use the places of another topic from now on."""

@@ -34,7 +34,7 @@ from msgspec import Struct, structs
 from coordinator.base.config import Config
 from coordinator.base.context import Context
 from coordinator.base.errors import ErrorCode
-from coordinator.base.limits import PENDING_OFFSETS_MAX, RECORD_OFFSET_END, SETTLED_BYTES_MAX
+from coordinator.base.limits import PENDING_OFFSETS_MAX, SETTLED_BYTES_MAX
 from coordinator.base.settled import Settled
 from coordinator.base.states import Phase
 from coordinator.common.offsets import error_of, publish_offset, store_offset
@@ -75,14 +75,16 @@ class Settling(Struct):
         A place before `settled_before` whose transaction the report does not name was deleted at the brokers before a
         driver read it: it counts as aborted.
         """
-        ended, still = defaultdict(list), {each.producer_id: each.first for each in report.open}
+        still = {each.producer_id: each.first for each in report.open}
+        reported = Settled(report.topic_id, report.settled_before, still)
+        ended = defaultdict(list)
         for each in report.ended:
             ended[each.producer_id].append(each)
         found = []
         for group in self.groups:
             for record_offset, commit in group.pending_commits.items():
                 producer_id = commit.producer_id
-                if record_offset >= min(report.settled_before, still.get(producer_id, RECORD_OFFSET_END)):
+                if not reported.has_ended(producer_id, record_offset):
                     continue
                 its = next((each for each in ended[producer_id] if each.first <= record_offset <= each.end), None)
                 end, is_committed = (record_offset, False) if its is None else (its.end, its.is_committed)

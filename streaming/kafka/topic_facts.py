@@ -19,7 +19,7 @@ AT_ONCE_MAX = 1_000
 
 _LEGAL = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 
-_ABSENT = {UnknownTopicOrPartitionError.errno, InvalidTopicError.errno}
+ABSENT = {UnknownTopicOrPartitionError.errno, InvalidTopicError.errno}
 
 
 class TopicFacts:
@@ -89,7 +89,7 @@ def facts_in(topics: Iterable[Any]) -> dict[str, TopicFact]:
     """Return the facts in a Metadata response's entries; see `TopicFacts.of`."""
     facts = dict[str, TopicFact]()
     for topic in topics:
-        if topic.error_code in _ABSENT:
+        if topic.error_code in ABSENT:
             facts[topic.name] = TopicFact(topic.name)
         elif not topic.error_code and topic.name:
             facts[topic.name] = TopicFact(topic.name, id_text(topic.topic_id), len(topic.partitions))

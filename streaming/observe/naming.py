@@ -9,9 +9,10 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streaming.config.settings import Settings
 from streaming.config.timeouts import ANSWER_WAIT_S
@@ -20,6 +21,8 @@ from streaming.kafka.clients import metadata, producer
 from streaming.kafka.topic_facts import TopicFacts
 from streaming.observe.operator import Name
 from streaming.observe.tally import Observed
+
+Record = TypeVar("Record", bound=msgspec.Struct)
 
 log = logging.getLogger(__name__)
 
@@ -65,21 +68,10 @@ class Naming:
             names = metadata(writer).topics
             return {fact.topic_id: name for name, fact in facts.of(names, ANSWER_WAIT_S).items() if fact.topic_id}
 
-        def write(names: Iterable[Name]) -> None:
-            failed: list[KafkaError] = []
+        def key_of(name: Name) -> tuple[bytes, int]:
+            return msgspec.json.encode(["topic", name.shard, name.topic_id]), name.shard % settings.request_partitions
 
-            def report(error: KafkaError | None, _: Message) -> None:
-                if error is not None:
-                    failed.append(error)
-
-            for name in names:
-                key = msgspec.json.encode(["topic", name.shard, name.topic_id])
-                partition = name.shard % settings.request_partitions
-                writer.produce(settings.topics_topic, msgspec.json.encode(name), key, partition, on_delivery=report)
-            if writer.flush(FLUSH_S) or failed:
-                raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT))
-
-        return cls(find, write, observed)
+        return cls(find, lambda names: write_records(writer, settings.topics_topic, names, key_of), observed)
 
     def start(self) -> None:
         """Start the thread."""
@@ -118,3 +110,27 @@ class Naming:
                 self.answer()
             except (KafkaException, BufferError, UserError) as error:
                 log.warning("topic ids have no names yet: the brokers do not show their topics: %s", error)
+
+
+def write_records(
+    writer: Producer, topic: str, records: Iterable[Record], key_of: Callable[[Record], tuple[bytes, int]]
+) -> None:
+    """Write records as JSON, and wait until the brokers have them.
+
+    Args:
+        key_of: Returns the key and the partition of a record.
+
+    Raises:
+        KafkaException: The brokers do not take a record, or not in `FLUSH_S`.
+    """
+    failed: list[KafkaError] = []
+
+    def report(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    for record in records:
+        key, partition = key_of(record)
+        writer.produce(topic, msgspec.json.encode(record), key, partition, on_delivery=report)
+    if writer.flush(FLUSH_S) or failed:
+        raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT))

@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message
-from kafka.errors import IncompatibleBrokerVersion, InvalidTopicError, UnknownTopicOrPartitionError
+from confluent_kafka import KafkaException
+from kafka.errors import IncompatibleBrokerVersion
 from kafka.errors import KafkaError as BrokerError
 from kafka.protocol.admin import DescribeClusterRequest
 
@@ -28,8 +28,8 @@ from streaming.kafka.any_broker import AnyBroker, Reconnecting, metadata_request
 from streaming.kafka.brokers import unreachable
 from streaming.kafka.clients import producer
 from streaming.kafka.reader import TopicReader
-from streaming.kafka.topic_facts import AT_ONCE_MAX, id_text, is_legal
-from streaming.observe.naming import FLUSH_S
+from streaming.kafka.topic_facts import ABSENT, AT_ONCE_MAX, id_text, is_legal
+from streaming.observe.naming import write_records
 from streaming.observe.operator import TopicsOfEpoch
 from streaming.observe.state import HashChange
 from streaming.observe.tally import Observed
@@ -54,8 +54,6 @@ WRITE_AGAIN_S = 30.0
 
 TOPICS_MAX = 10_000
 """The topics that are followed. A group of others has changed topics that are not known."""
-
-ABSENT = {UnknownTopicOrPartitionError.errno, InvalidTopicError.errno}
 
 Answer = tuple[int, str, int, int]
 """A change of a hash: the partition of the source, the group, the group epoch and its hash."""
@@ -114,18 +112,7 @@ class TopicNaming:
                 raise unreachable(settings, error) from error
 
         def write(records: Iterable[Written]) -> None:
-            failed: list[KafkaError] = []
-
-            def report(error: KafkaError | None, _: Message) -> None:
-                if error is not None:
-                    failed.append(error)
-
-            for record in records:
-                key, partition = _key(record, settings.request_partitions)
-                value = msgspec.json.encode(record)
-                writer.produce(settings.topics_topic, value, key, partition, on_delivery=report)
-            if writer.flush(FLUSH_S) or failed:
-                raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT))
+            write_records(writer, settings.topics_topic, records, lambda each: _key(each, settings.request_partitions))
 
         return cls(describe, lambda: seen_topics(settings), write, observed)
 

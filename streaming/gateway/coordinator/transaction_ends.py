@@ -71,7 +71,7 @@ class Ends:
     def unsettled(self, group_id: str) -> list[Commit]:
         """Return the commits of a group whose transactions have ended, and that may not be settled."""
         self._forget_late()
-        return list(self._unsettled[group_id].values()) if group_id in self._unsettled else []
+        return list(self._unsettled.get(group_id, {}).values())
 
     def settled(self, commit: Commit) -> None:
         """Note that a commit is settled."""

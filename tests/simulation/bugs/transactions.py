@@ -38,7 +38,7 @@ BUGS = (
     Bug("the end of a transaction ends those of other producers", transactions.Settling.endings,
         "ended[producer_id]", "sum(ended.values(), [])", "CommittedOffsetsAreStored"),
     Bug("an open transaction is ended with the others", transactions.Settling.endings,
-        "min(report.settled_before, still.get(producer_id, RECORD_OFFSET_END))", "report.settled_before",
+        "report.settled_before, still)", "report.settled_before)",
         "PendingOffsetsAreHidden"),
     Bug("a commit of an open transaction is refused after a report", transactions.Settling.reach,
         "self.settled.open = {each: max(first, handled.get(each, 0)) for each, first in began.items()}",
