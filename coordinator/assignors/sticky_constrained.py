@@ -24,7 +24,7 @@ def share_out(sizes: Mapping[str, int], ownership: Ownership) -> Shares:
     if not ownership.owned:
         return {}
     least, with_one_more = divmod(sum(sizes.values()), len(ownership.owned))
-    shares, over = _keep_owned(ownership, least, with_one_more)
+    shares, over = _retain_owned(ownership, least, with_one_more)
     kept = {partition for share in shares.values() for partition in share}
     free = [(topic, n) for topic in sorted(sizes) for n in range(sizes[topic]) if (topic, n) not in kept]
     under = deque(m for m in sorted(shares) if len(shares[m]) < least)
@@ -40,7 +40,7 @@ def share_out(sizes: Mapping[str, int], ownership: Ownership) -> Shares:
     return shares
 
 
-def _keep_owned(ownership: Ownership, least: int, with_one_more: int) -> tuple[Shares, int]:
+def _retain_owned(ownership: Ownership, least: int, with_one_more: int) -> tuple[Shares, int]:
     """Cut the owned partitions to an equal number, and count the members that may keep one more than `least`."""
     shares, over = {}, 0
     for member_id in sorted(ownership.owned):

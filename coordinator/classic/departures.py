@@ -141,7 +141,7 @@ class Departure:
         """
         if self._outcome is LeaveOutcome.VACANCY:
             assert self._leaving is not None, "its row says so"
-            yield from _keep_assignment(self._leaving, self._policy, cause, was_leader=self._was_leader)
+            yield from _create_vacancy(self._leaving, self._policy, cause, was_leader=self._was_leader)
             self._freed.append(self._member.member_id)
         self._group.is_policy_state_changed |= self.is_held
         for key in self._freed:
@@ -159,7 +159,7 @@ def _leave_outcome(leaving: LeavingMember) -> tuple[LeaveOutcome, str]:
     return next((then, policy) for fits, then, policy in LEAVE_OUTCOMES if fits(leaving))
 
 
-def _keep_assignment(
+def _create_vacancy(
     leaving: LeavingMember, policy: str, cause: RebalanceCause, *, was_leader: bool
 ) -> Iterator[Output]:
     """Keep the assignment of a member that was removed."""

@@ -340,7 +340,7 @@ def sync(group: Group, request: SyncGroup, context: Context) -> Iterator[Output]
         group.settle_sync(member)
         group.hot_state.renew(group.hot_state.sessions[member.member_id], now_ms)
         request_ref = Parked(request.request_id, request.reply_to)
-        yield from offers.take_seat(group, member, request_ref, now_ms, context.config)
+        yield from offers.take_vacancy(group, member, request_ref, now_ms, context.config)
         yield synced(group, member, request_ref)
         yield from look_at_plan(group, member, request, now_ms, context.config)
         return

@@ -198,7 +198,7 @@ def may_lead(group: Group, member_id: str) -> bool:
     return vacancy is not None and vacancy.offered_to in ("", member_id)
 
 
-def take_seat(group: Group, member: Member, request_ref: Parked, now_ms: int, config: Config) -> Iterator[Output]:
+def take_vacancy(group: Group, member: Member, request_ref: Parked, now_ms: int, config: Config) -> Iterator[Output]:
     """Assign a member the vacancies that it was offered, if it has joined since, under a new fencing token.
 
     Args:

@@ -140,7 +140,7 @@ def refusal_of(store: MoveStore, record: Incoming, carried: Carried, at_ms: int,
             return too_large
         if (ahead_ms := carried.group.hot_state.now_ms - at_ms) > MOVE_CLOCK_MS:
             return Refusal("clock", f"the time of the group is {ahead_ms} ms ahead of the target's")
-    return _taken(store, record.group_id) or _not_home(store, record.group_id, home=home)
+    return _name_in_use(store, record.group_id) or _not_home(store, record.group_id, home=home)
 
 
 def _not_home(store: MoveStore, group_id: str, *, home: bool) -> Refusal | None:
@@ -151,7 +151,7 @@ def _codec_refusal(codec: int) -> Refusal:
     return Refusal("codec", f"the target reads {VERSION}, this one is {codec}")
 
 
-def _taken(store: MoveStore, group_id: str) -> Refusal | None:
+def _name_in_use(store: MoveStore, group_id: str) -> Refusal | None:
     """Return the refusal of a name that this shard has already; None if it does not have it."""
     if store.groups.open(group_id) is not None:
         return LIVES_HERE
@@ -274,7 +274,7 @@ def check(store: MoveStore, request: CheckAdoption, context: Context) -> Iterato
     elif request.members > (size_max := max(config.group_max_size, config.group_consumer_max_size)):
         refused = Refusal("too_large", f"the group has {request.members} members, and {size_max} are allowed")
     else:
-        refused = _taken(store, group_id) or _not_home(store, group_id, home=request.home)
+        refused = _name_in_use(store, group_id) or _not_home(store, group_id, home=request.home)
     answer = CheckAdoptionAnswer(
         request_id=request.request_id,
         reason=None if refused is None else refused.reason,

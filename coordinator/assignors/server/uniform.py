@@ -31,7 +31,7 @@ def assign(spec: GroupSpec) -> Targets:
     members = [spec.members[place] for place in members_in_order([m.member_id for m in spec.members])]
     free = _free(spec, members, topics_in_order(topic_ids, spec.names, buckets_of_copy(spec.names_subscribed)))
     total = sum(spec.partitions[topic_id] for topic_id in topic_ids)
-    targets, hungry = _keep_owned(spec, members, total, free)
+    targets, hungry = _retain_owned(spec, members, total, free)
     taken = iter(free)
     for member_id, room in hungry:
         _give(targets[member_id], [next(taken) for _ in range(room)])
@@ -50,7 +50,7 @@ def _free(spec: GroupSpec, members: Sequence[MemberSpec], topic_ids: Sequence[st
     return [(topic_id, n) for topic_id, taken in is_taken.items() for n, is_one in enumerate(taken) if not is_one]
 
 
-def _keep_owned(
+def _retain_owned(
     spec: GroupSpec, members: Sequence[MemberSpec], total: int, free: list[TopicPartition]
 ) -> tuple[Targets, list[tuple[str, int]]]:
     """Leave each member the partitions of its target that fit into its share.

@@ -42,7 +42,7 @@ class _Levelling:
 
     def targets(self) -> Targets:
         """Make the plan."""
-        for topic_id, free in self._keep_owned().items():
+        for topic_id, free in self._retain_owned().items():
             self._fill(topic_id, free)
         self._balance()
         owned = {
@@ -56,7 +56,7 @@ class _Levelling:
         subscribers = len(self.subscribers_of[topic_id])
         return -self.spec.partitions[topic_id] / subscribers, subscribers, halves(topic_id)
 
-    def _keep_owned(self) -> dict[str, list[int]]:
+    def _retain_owned(self) -> dict[str, list[int]]:
         """Leave members what they may keep; return the free partitions by topic, the most urgent topic first."""
         is_taken = {topic_id: bytearray(self.spec.partitions[topic_id]) for topic_id in self.topics}
         for number, member in enumerate(self.members):

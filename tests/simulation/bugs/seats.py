@@ -4,13 +4,13 @@ from coordinator.classic import departures, join, newcomers, offers, rebalance
 from tests.simulation.bugs.bug import Bug
 
 BUGS = (
-    Bug("a seat that was taken is offered again", offers.take_seat,
+    Bug("a seat that was taken is offered again", offers.take_vacancy,
         "group.policy_state.vacant.pop(key) for key", "group.policy_state.vacant[key] for key", "PlansArePassedOn"),
-    Bug("a seat is taken with the token of its generation", offers.take_seat,
+    Bug("a seat is taken with the token of its generation", offers.take_vacancy,
         "group.next_token(now_ms, config.fencing_token_floor)", "group.token", "TokensGrow"),
     Bug("a member that adopts a seat loses its own partitions", offers._assign,
         'if how != "adopted" else', "if True else", "PlansArePassedOn"),
-    Bug("a seat is taken by a sync from before the call", offers.take_seat,
+    Bug("a seat is taken by a sync from before the call", offers.take_vacancy,
         "if offered is None or not offered.has_joined or is_repeat:", "if offered is None:", "SeatsEnd"),
     Bug("a called member is not told so", join._renewed,
         "if hot_state.called and request.member_id in hot_state.called:", "if False:", "AnswersFitTheGroup"),
