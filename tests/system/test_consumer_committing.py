@@ -70,7 +70,7 @@ def test_commit_of_an_expelled_member_fails(stage: MakeStage) -> None:
     """S136, W21: the error reaches callbacks and callers, and the committed offset does not change."""
     s = stage(1)
     zero, ends, listener = s.partition(0), Ends(), Listener()
-    ana = s.consumer(heartbeat_interval_ms=5_000, listener=listener)
+    ana = s.consumer(session_timeout_ms=120_000, heartbeat_interval_ms=60_000, listener=listener)
     s.until(lambda: s.is_shared_out([0]))
     ana.commit({zero: at(1)})
     s.expel(ana.member_id)
