@@ -1,5 +1,7 @@
 """Access rules in the form of Kafka's access control lists, and the decisions that follow from them.
 
+The decisions hold for the coordinator's own rules, and for the lists of Kafka's brokers.
+
 An operation that no rule allows is denied. A rule that denies an operation outweighs every rule that allows it. A rule
 applies to one principal or to all principals, and to one operation or to all operations. It names resources by the
 whole name, by the beginning of the name, or all resources of a type.
@@ -9,7 +11,7 @@ Source: Kafka's StandardAuthorizerData and AclEntry; KIP-11, KIP-290 (prefixed p
 
 from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from msgspec import Meta, Struct
 
@@ -65,7 +67,7 @@ class Permission(StrEnum):
     DENY = "DENY"
 
 
-ALLOWED_WITH: dict[Operation, frozenset[Operation]] = {
+ALLOWED_WITH: dict[str, frozenset[str]] = {
     # implied operation             is allowed with any of these
     Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
@@ -105,6 +107,25 @@ class Access(Struct, frozen=True):
     rules: Rules = ()
 
 
+class Entry(Protocol):
+    """An entry of an access control list in Kafka's names: a `Rule`, or one of the brokers."""
+
+    @property
+    def principal(self) -> str: ...
+    @property
+    def operation(self) -> str: ...
+    @property
+    def resource(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def pattern(self) -> str: ...
+    @property
+    def permission(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+
+
 class Table:
     """Access rules, indexed for lookups. Decisions are cached; the cache is valid because the rules never change.
 
@@ -112,19 +133,19 @@ class Table:
         super_users: Principals that every operation is allowed to.
     """
 
-    def __init__(self, rules: Iterable[Rule], super_users: Collection[str] = ()) -> None:
+    def __init__(self, rules: Iterable[Entry], super_users: Collection[str] = ()) -> None:
         self._super_users = frozenset(super_users)
-        self._named: dict[tuple[Pattern, Resource, str], list[Rule]] = {}
+        self._named: dict[tuple[str, str, str], list[Entry]] = {}
         for rule in rules:
             self._named.setdefault((rule.pattern, rule.resource, rule.name), []).append(rule)
-        self._prefix_lengths = sorted({len(name) for pattern, _, name in self._named if pattern is Pattern.PREFIXED})
-        self._decided: dict[tuple[str, str, Operation, Resource, str], bool] = {}
+        self._prefix_lengths = sorted({len(name) for pattern, _, name in self._named if pattern == Pattern.PREFIXED})
+        self._decided: dict[tuple[str, str, str, str, str], bool] = {}
 
-    def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+    def allows(self, principal: str, host: str, operation: str, resource: str, name: str) -> bool:
         """Return whether the rules allow an operation on a resource to a principal.
 
         Args:
-            host: In Kafka's form, `/127.0.0.1`; or `UNKNOWN_HOST`.
+            host: An address, also in Kafka's form, `/127.0.0.1`; or `UNKNOWN_HOST`.
             operation: One operation, not `ALL`.
         """
         question = principal, host, operation, resource, name
@@ -137,32 +158,36 @@ class Table:
                 self._decided[question] = decided
         return decided
 
-    def _decide(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+    def names(self, resource: str) -> set[str]:
+        """Return the names in the rules about a type of resource."""
+        return {name for _, kind, name in self._named if kind == resource}
+
+    def _decide(self, principal: str, host: str, operation: str, resource: str, name: str) -> bool:
         if principal in self._super_users:
             return True
         address = host.rpartition("/")[2]
         is_allowed = False
         for rule in self._about(resource, name):
             if rule.principal in (principal, EVERYBODY) and _is_from(rule, address) and _covers(rule, operation):
-                if rule.permission is Permission.DENY:
+                if rule.permission == Permission.DENY:
                     return False
                 is_allowed = True
         return is_allowed
 
-    def _about(self, resource: Resource, name: str) -> Iterator[Rule]:
-        keys = [(Pattern.LITERAL, resource, each) for each in (name, ANY)]
+    def _about(self, resource: str, name: str) -> Iterator[Entry]:
+        keys: list[tuple[str, str, str]] = [(Pattern.LITERAL, resource, each) for each in (name, ANY)]
         keys += [(Pattern.PREFIXED, resource, name[:n]) for n in self._prefix_lengths if n <= len(name)]
         for key in keys:
             yield from self._named.get(key, ())
 
 
-def _is_from(rule: Rule, address: str) -> bool:
+def _is_from(rule: Entry, address: str) -> bool:
     if address == UNKNOWN_HOST:
-        return rule.host == ANY or rule.permission is Permission.DENY
+        return rule.host == ANY or rule.permission == Permission.DENY
     return rule.host in (address, ANY)
 
 
-def _covers(rule: Rule, operation: Operation) -> bool:
+def _covers(rule: Entry, operation: str) -> bool:
     if rule.operation in (operation, Operation.ALL):
         return True
-    return rule.permission is Permission.ALLOW and rule.operation in ALLOWED_WITH.get(operation, ())
+    return rule.permission == Permission.ALLOW and rule.operation in ALLOWED_WITH.get(operation, ())

@@ -22,6 +22,7 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
+from coordinator.base.access import ANY, CLUSTER_NAME
 from coordinator.messages.consumer_requests import TopicFact
 from streaming.gateway.protocol.frames import BadFrame
 from streaming.gateway.protocol.messages import Header, decode
@@ -42,7 +43,7 @@ from streaming.gateway.relay.required_acls import (
     RequiredAcl,
     id_in,
 )
-from streaming.gateway.security.acls import ANY, CLUSTER_NAME, AccessLists, Client
+from streaming.gateway.security.acls import AccessLists, Client
 from streaming.kafka.topic_facts import facts_in
 
 MAY_NOT_CREATE = 4

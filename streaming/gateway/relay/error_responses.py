@@ -35,6 +35,7 @@ from kafka.protocol.consumer import FetchResponse, ListOffsetsResponse, OffsetFo
 from kafka.protocol.metadata import FindCoordinatorResponse
 from kafka.protocol.producer import AddPartitionsToTxnResponse, InitProducerIdResponse, ProduceResponse
 
+from coordinator.base.access import CLUSTER_NAME
 from streaming.gateway.protocol.produce import Produce
 from streaming.gateway.relay.coordinator_lookup import MANY_KEYS
 from streaming.gateway.relay.required_acls import (
@@ -50,7 +51,6 @@ from streaming.gateway.relay.required_acls import (
     RequiredAcl,
     name_of_topic,
 )
-from streaming.gateway.security.acls import CLUSTER_NAME
 
 NOT_TRIED_NOW: int = NotLeaderForPartitionError.errno
 """A retriable error. A client requests metadata before its retry."""

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
+from coordinator.base.access import ANY, CLUSTER_NAME
 from streaming.gateway.protocol.produce import Produce
 from streaming.gateway.relay.coordinator_lookup import MANY_KEYS
-from streaming.gateway.security.acls import ANY, CLUSTER_NAME
 
 READ, WRITE, CREATE, DELETE = AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE
 ALTER, DESCRIBE = AclOperation.ALTER, AclOperation.DESCRIBE

@@ -1,13 +1,10 @@
 """A client's rights from the brokers' access control lists, decided as the brokers decide.
 
-The gateway needs this where the brokers cannot see the client, because its requests use a connection of the gateway. An
-operation that no list allows is denied, and a denial by one list overrides all others. The brokers' `super.users` and
-`allow.everyone.if.no.acl.found` are not part of their lists, so they have no effect here.
-
-Source: Kafka's StandardAuthorizerData (`findAclRule`, `findResult`) and AclEntry; KIP-11, KIP-290.
+The gateway needs this where the brokers cannot see the client, because its requests use a connection of the gateway.
+The brokers' `super.users` and `allow.everyone.if.no.acl.found` are no part of their lists, so they have no effect here.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -18,20 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-ANY = "*"
-EVERYBODY = "User:*"
-ANONYMOUS = "User:ANONYMOUS"
-CLUSTER_NAME = "kafka-cluster"
-
-IMPLYING = {
-    # operation: the operations that imply it
-    AclOperation.DESCRIBE: frozenset({AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER}),
-    AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
-}
-"""The operations that imply each operation. A denial implies nothing."""
-
-DECISIONS_MAX = 100_000
-"""The maximum number of cached decisions. Beyond it the cache is cleared, because clients choose the names."""
+from coordinator.base.access import Table
 
 
 class Client(NamedTuple):
@@ -46,6 +30,31 @@ class Client(NamedTuple):
     host: str
 
 
+class Acl(NamedTuple):
+    """A binding in Kafka's names."""
+
+    principal: str
+    operation: str
+    resource: str
+    name: str
+    pattern: str
+    permission: str
+    host: str
+
+    @classmethod
+    def of(cls, binding: AclBinding) -> "Acl":
+        """Return the names of a binding of librdkafka."""
+        return cls(
+            binding.principal,
+            AclOperation(binding.operation).name,
+            ResourceType(binding.restype).name,
+            binding.name,
+            ResourcePatternType(binding.resource_pattern_type).name,
+            AclPermissionType(binding.permission_type).name,
+            binding.host,
+        )
+
+
 class AccessLists:
     """The brokers' lists at one time.
 
@@ -54,44 +63,12 @@ class AccessLists:
     """
 
     def __init__(self, bindings: Iterable[AclBinding]) -> None:
-        self._named: dict[tuple[ResourcePatternType, ResourceType, str], list[AclBinding]] = {}
-        for each in bindings:
-            key = ResourcePatternType(each.resource_pattern_type), ResourceType(each.restype), each.name
-            self._named.setdefault(key, []).append(each)
-        prefixed = ResourcePatternType.PREFIXED
-        self._prefix_lengths = sorted({len(name) for pattern, _, name in self._named if pattern is prefixed})
-        self._decided: dict[tuple[Client, AclOperation, ResourceType, str], bool] = {}
+        self._table = Table(map(Acl.of, bindings))
 
     def allow(self, client: Client, operation: AclOperation, resource: ResourceType, name: str) -> bool:
         """Return whether a client may perform an operation on the resource of that name."""
-        question = client, operation, resource, name
-        if (decided := self._decided.get(question)) is None:
-            if len(self._decided) >= DECISIONS_MAX:
-                self._decided.clear()
-            decided = self._decided[question] = self._decide(*question)
-        return decided
+        return self._table.allows(client.principal, client.host, operation.name, resource.name, name)
 
     def allow_some(self, client: Client, operation: AclOperation, resource: ResourceType) -> bool:
         """Return whether the lists allow a client an operation on at least one name, without a denial for that name."""
-        names = {name for _, kind, name in self._named if kind is resource}
-        return any(self.allow(client, operation, resource, name) for name in names)
-
-    def _decide(self, client: Client, operation: AclOperation, resource: ResourceType, name: str) -> bool:
-        is_allowed = False
-        for each in self._about(resource, name):
-            if each.principal in (client.principal, EVERYBODY) and each.host in (client.host, ANY):
-                if each.permission_type is AclPermissionType.DENY and each.operation in (operation, AclOperation.ALL):
-                    return False
-                is_allowed |= each.permission_type is AclPermissionType.ALLOW and _covers(each, operation)
-        return is_allowed
-
-    def _about(self, resource: ResourceType, name: str) -> Iterator[AclBinding]:
-        literal, prefixed = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
-        keys = [(literal, resource, each) for each in (name, ANY)]
-        keys += [(prefixed, resource, name[:length]) for length in self._prefix_lengths if length <= len(name)]
-        for key in keys:
-            yield from self._named.get(key, ())
-
-
-def _covers(allowing: AclBinding, operation: AclOperation) -> bool:
-    return allowing.operation in (operation, AclOperation.ALL) or allowing.operation in IMPLYING.get(operation, ())
+        return any(self.allow(client, operation, resource, name) for name in self._table.names(resource.name))

@@ -8,11 +8,12 @@ import logging
 import time
 from collections.abc import Callable, Collection
 
+from coordinator.base.access import ANONYMOUS
 from streaming.gateway.connection.flow_control import Flow
 from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.protocol.api import BEFORE_AUTHENTICATION, Api
 from streaming.gateway.protocol.frames import BadFrame, with_length
-from streaming.gateway.security.acls import ANONYMOUS, Client
+from streaming.gateway.security.acls import Client
 from streaming.gateway.security.sasl import BadSasl, SaslWatch
 
 log = logging.getLogger(__name__)

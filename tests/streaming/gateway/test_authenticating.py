@@ -10,9 +10,10 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
+from coordinator.base.access import ANONYMOUS
 from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.protocol.frames import BadFrame, with_length
-from streaming.gateway.security.acls import ANONYMOUS, Client
+from streaming.gateway.security.acls import Client
 from streaming.gateway.security.authenticate import Authenticating, Identity
 from streaming.gateway.security.sasl import BadSasl
 from streaming.gateway.server.apis import APIS
