@@ -71,6 +71,10 @@ class Settle(Setting, frozen=True, kw_only=True):
     max_ms: Annotated[int, Meta(ge=0, le=300_000)] = 30_000
 
 
+NO_SUCCESSION, NO_SETTLE = Succession(vacant_ms=0, standby_ms=0), Settle(join_quiet_ms=0, leave_quiet_ms=0, max_ms=0)
+"""The settings of a policy that a group does not have: nothing waits."""
+
+
 class Window(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A part of each week, from one minute of the week to another. It may go on over the end of the week."""
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from coordinator.base.config import Config
 from coordinator.base.consumer_protocol import assigned_partitions
-from coordinator.base.policies import Policy
+from coordinator.base.policies import NO_SETTLE, NO_SUCCESSION, Policy
 from coordinator.classic.newcomers import wait_for_quiet
 from coordinator.classic.offers import arm, offer_to_standby, rounded, withdraw
 from coordinator.classic.rebalance import remove_member
@@ -82,8 +82,7 @@ def has_succession_within_its_share(leaving: LeavingMember) -> bool:
 
 
 def leaves_and_waits_for_quiet(leaving: LeavingMember) -> bool:
-    settle = leaving.policy.settle
-    return leaving.end is End.LEFT and settle is not None and settle.leave_quiet_ms > 0
+    return leaving.end is End.LEFT and (leaving.policy.settle or NO_SETTLE).leave_quiet_ms > 0
 
 
 def anybody(leaving: LeavingMember) -> bool:
@@ -139,8 +138,7 @@ class Departure:
         Args:
             cause: The cause of the rebalance that is held.
         """
-        if self._outcome is LeaveOutcome.VACANCY:
-            assert self._leaving is not None, "its row says so"
+        if self._leaving is not None and self._outcome is LeaveOutcome.VACANCY:
             yield from _create_vacancy(self._leaving, self._policy, cause, was_leader=self._was_leader)
             self._freed.append(self._member.member_id)
         self._group.is_policy_state_changed |= self.is_held
@@ -203,9 +201,7 @@ def _until_ms(leaving: LeavingMember, policy: str) -> tuple[int, int]:
     if policy == "freeze":
         return unowned_until_ms(group, now_ms, leaving.config), unowned_max_ms(leaving.config)
     if policy == "succession":
-        assert policies.succession is not None, "its row says so"
-        wait_ms = policies.succession.vacant_ms
+        wait_ms = (policies.succession or NO_SUCCESSION).vacant_ms
         return arm(group, group.hot_state.wait(now_ms, wait_ms)), wait_ms
-    assert policies.settle is not None, "its row says so"
-    wait_ms = policies.settle.leave_quiet_ms
-    return wait_for_quiet(group, wait_ms, policies.settle.max_ms, now_ms), wait_ms
+    settle = policies.settle or NO_SETTLE
+    return wait_for_quiet(group, settle.leave_quiet_ms, settle.max_ms, now_ms), settle.leave_quiet_ms

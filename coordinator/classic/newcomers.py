@@ -11,7 +11,7 @@ from typing import NamedTuple
 from coordinator.base.config import Config
 from coordinator.base.consumer_protocol import subscribed_topics
 from coordinator.base.limits import NEVER_MS, SEATED_MAX
-from coordinator.base.policies import Policy
+from coordinator.base.policies import NO_SETTLE, NO_SUCCESSION, Policy
 from coordinator.base.states import Phase
 from coordinator.classic.offers import arm, call, offer
 from coordinator.classic.offers import record_join as record_seated_join
@@ -93,14 +93,12 @@ def comes_in_a_freeze(new: NewMember) -> bool:
 
 def has_succession_and_is_like_one(new: NewMember) -> bool:
     """Return whether the newcomer may wait for a seat, because some member has one that it could take."""
-    succession = new.policy.succession
-    if succession is None or not succession.standby_ms:
-        return False
-    return index_of(new.group).owners[new.match_key.subscription_digest] > 0
+    may_wait = (new.policy.succession or NO_SUCCESSION).standby_ms > 0
+    return may_wait and index_of(new.group).owners[new.match_key.subscription_digest] > 0
 
 
 def has_settle(new: NewMember) -> bool:
-    return new.policy.settle is not None and new.policy.settle.join_quiet_ms > 0
+    return (new.policy.settle or NO_SETTLE).join_quiet_ms > 0
 
 
 def anybody(new: NewMember) -> bool:
@@ -164,7 +162,7 @@ def quarantine(new: NewMember, policy: str, reason: str | None) -> Iterator[Outp
     """Keep a newcomer in quarantine."""
     group, member, now_ms = new.group, new.member, new.now_ms
     client = unstable_client_in_quarantine(group, member, now_ms)
-    assert client is not None, "its row says so"
+    assert client is not None, "only an unstable client comes into quarantine"
     group.policy_state.quarantined[member.member_id] = arm(group, client.until_ms)
     group.is_policy_state_changed = True
     yield member_event(
@@ -184,7 +182,7 @@ def _offer(new: NewMember, policy: str, reason: str | None) -> Iterator[Output]:
     group, member, now_ms = new.group, new.member, new.now_ms
     index_member(group, member)
     key = index_of(group).vacancies.first(new.match_key)
-    assert key is not None, "its row says so"
+    assert key is not None, "a free vacancy was found for the newcomer"
     offer(group, key, member, "took", now_ms)
     yield from ()
 
@@ -222,16 +220,12 @@ def _until_ms(new: NewMember, policy: str) -> tuple[int, int]:
     """Return the time at which the pending hold of a newcomer is due, noted as a deadline, and how long it waits."""
     group, policies, now_ms = new.group, new.policy, new.now_ms
     if policy == "freeze":
-        frozen_ms = frozen_until_ms(new.config, now_ms)
-        assert frozen_ms is not None, "its row says so"
-        return arm(group, frozen_ms), 0
+        return arm(group, frozen_until_ms(new.config, now_ms) or now_ms), 0
     if policy == "succession":
-        assert policies.succession is not None, "its row says so"
-        wait_ms = policies.succession.standby_ms
+        wait_ms = (policies.succession or NO_SUCCESSION).standby_ms
         return arm(group, group.hot_state.wait(now_ms, wait_ms)), wait_ms
-    assert policies.settle is not None, "its row says so"
-    wait_ms = policies.settle.join_quiet_ms
-    return wait_for_quiet(group, wait_ms, policies.settle.max_ms, now_ms), wait_ms
+    settle = policies.settle or NO_SETTLE
+    return wait_for_quiet(group, settle.join_quiet_ms, settle.max_ms, now_ms), settle.join_quiet_ms
 
 
 def wait_for_quiet(group: Group, quiet_ms: int, max_ms: int, now_ms: int) -> int:

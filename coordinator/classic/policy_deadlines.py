@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from coordinator.base.config import Config
 from coordinator.base.consumer_protocol import assigned_partitions, write_assignment
 from coordinator.base.limits import SEAT_OFFER_MS
-from coordinator.base.policies import Policy
+from coordinator.base.policies import NO_SUCCESSION, Policy
 from coordinator.base.states import Phase
 from coordinator.classic.departures import unowned_until_ms
 from coordinator.classic.newcomers import readmit
@@ -232,8 +232,7 @@ def _wait_again(group: Group, member_id: str, now_ms: int, config: Config) -> It
         standbys[member_id] = standbys.pop(member_id)
         return
     member, frozen_ms = group.members[member_id], frozen_until_ms(config, now_ms)
-    succession = policy.succession if policy is not None else None
-    wait_ms = succession.standby_ms if succession is not None else 0
+    wait_ms = (policy.succession or NO_SUCCESSION).standby_ms if policy is not None else 0
     until_ms = frozen_ms or group.hot_state.wait(now_ms, wait_ms)
     standbys[member_id] = Standby(
         now_ms, until_ms, "succession", wait_ms, match_key_of(group, member).subscription_digest

@@ -64,7 +64,7 @@ UNNAMED = Right(Operation.DESCRIBE, Resource.GROUP)
 UNSIGNED = "a gateway sends such a request, and signs it"
 """The sentence of the refusal of a request that needs a signature."""
 
-Handle = Callable[[Received], Iterable[Output]]
+Handle = Callable[[Request], Iterable[Output]]
 
 
 class Authorizer:
@@ -79,13 +79,14 @@ class Authorizer:
         Args:
             spec: The request's row; None for a record that is no request.
         """
-        if isinstance(received.request, PEER_RECORDS):
+        request = received.request
+        if isinstance(request, PEER_RECORDS):
             return True
         if received.doubt is not None:
             return False
         if spec is None or spec.right is None:
             return True
-        request: Any = received.request
+        assert not isinstance(request, (Unreadable, Wake)), "a record without a row is no request"
         if spec.needs_signature and not _is_signed(request):
             return False
         operation, resource, holder = spec.right
@@ -107,13 +108,12 @@ class Authorizer:
         why = UNSIGNED if spec.needs_signature and not _is_signed(request) else None
         yield spec.refuse(request, REFUSALS[resource], received.doubt or why)
 
-    def limited(self, received: Received, spec: RequestSpec, handle: Handle) -> Iterator[Output]:
+    def limited(self, request: Request, received: Received, spec: RequestSpec, handle: Handle) -> Iterator[Output]:
         """Handle the part of a request for which its sender has the rights, and refuse the rest.
 
         Args:
-            handle: Handles a request.
+            handle: Handles the request, or a part of it.
         """
-        request: Any = received.request
         topic_right = spec.topic_right
         if spec.limited is not None:
             part = spec.limited(self, request)
@@ -121,34 +121,33 @@ class Authorizer:
                 yield _denied(received, request, Operation.DESCRIBE, Resource.TOPIC, part)
                 yield spec.refuse(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             else:
-                yield from handle(structs.replace(received, request=part))
+                yield from handle(part)
         elif topic_right is not None and getattr(request, topic_right.field):
-            yield from self._without_topics(received, spec, topic_right, handle)
+            yield from self._without_topics(request, received, spec, topic_right, handle)
         elif spec.visible is not None:
-            yield from (self._visible(output, request, spec) for output in handle(received))
+            yield from (self._visible(output, request, spec) for output in handle(request))
         else:
-            yield from handle(received)
+            yield from handle(request)
 
-    def _visible(self, output: Output, request: Any, spec: RequestSpec) -> Output:
+    def _visible(self, output: Output, request: Request, spec: RequestSpec) -> Output:
         if spec.visible is None or not isinstance(output, Reply) or not isinstance(output.answer, spec.answer):
             return output
         return structs.replace(output, answer=spec.visible(self, request, output.answer))
 
     def _without_topics(
-        self, received: Received, spec: RequestSpec, topic_right: TopicRight, handle: Handle
+        self, request: Request, received: Received, spec: RequestSpec, topic_right: TopicRight, handle: Handle
     ) -> Iterator[Output]:
-        request: Any = received.request
         items = getattr(request, topic_right.field)
         named = dict.fromkeys(item.topic for item in items)  # each once, in their order
         denied = {t: None for t in named if not self.may(request, topic_right.operation, Resource.TOPIC, t)}
         if not denied:
-            yield from handle(received)
+            yield from handle(request)
             return
         yield _denied(received, request, topic_right.operation, Resource.TOPIC, denied)
         left = tuple(item for item in items if item.topic not in denied)
         outputs: Iterable[Output] = [Reply(request.reply_to, spec.answer(request_id=request.request_id))]
         if left:
-            outputs = handle(structs.replace(received, request=structs.replace(request, **{topic_right.field: left})))
+            outputs = handle(structs.replace(request, **{topic_right.field: left}))
         for output in outputs:
             yield _with_denied(output, spec, topic_right, items, denied)
 
@@ -292,13 +291,13 @@ def _is_signed(request: Request) -> bool:
     return request.principal is not None or request.client_host != UNKNOWN_HOST
 
 
-def _name_of(request: Any, resource: Resource) -> str:
+def _name_of(request: Request, resource: Resource) -> str:
     """Return the name of the resource that a request is about."""
     return CLUSTER_NAME if resource is Resource.CLUSTER else str(request.group_id)
 
 
 def _denied(
-    received: Received, request: Any, operation: Operation, resource: Resource, names: Iterable[str]
+    received: Received, request: Request, operation: Operation, resource: Resource, names: Iterable[str]
 ) -> AccessDenied:
     return AccessDenied(
         group_id=None,

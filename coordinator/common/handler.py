@@ -96,7 +96,7 @@ def _not_at_once(*_: Any) -> None:
     """Return None, so that every request of the kind is checked."""
 
 
-def _no_reason(request: Any, error: ErrorCode) -> None:
+def _no_reason(request: Request, error: ErrorCode) -> None:
     """Return no sentence."""
 
 
@@ -110,7 +110,7 @@ def unless(is_exempt: Callable[[Any, Any], bool], *checks: GroupCheck) -> tuple[
 
     def with_exception(check: GroupCheck) -> GroupCheck:
         @wraps(check)
-        def checked(group: Any, request: Any, config: Config) -> ErrorCode:
+        def checked(group: Any, request: Request, config: Config) -> ErrorCode:
             return ErrorCode.NONE if is_exempt(group, request) else check(group, request, config)
 
         return checked

@@ -16,6 +16,7 @@ from msgspec import UNSET
 
 from coordinator.base.config import Config
 from coordinator.base.limits import NEVER_MS
+from coordinator.base.policies import NO_SETTLE, Settle
 from coordinator.common.events import RebalanceCause, event, member_cause, member_event
 from coordinator.consumer import target_assignment
 from coordinator.consumer.publish import by_name
@@ -66,11 +67,11 @@ def comes_in_a_freeze(raised: Raised) -> bool:
 
 
 def is_of_a_newcomer_that_waits(raised: Raised) -> bool:
-    return raised.cause.name == "member_joined" and _join_quiet_ms(raised) > 0
+    return raised.cause.name == "member_joined" and _settle(raised.config).join_quiet_ms > 0
 
 
 def is_of_a_member_that_leaves_and_waits(raised: Raised) -> bool:
-    return raised.cause.name == "member_left" and _leave_quiet_ms(raised) > 0
+    return raised.cause.name == "member_left" and _settle(raised.config).leave_quiet_ms > 0
 
 
 def leaves_every_partition_its_owner(raised: Raised) -> bool:
@@ -95,14 +96,8 @@ HOLDS: tuple[tuple[Callable[[Raised], bool], str], ...] = (
 )  # fmt: skip
 
 
-def _join_quiet_ms(raised: Raised) -> int:
-    settle = raised.config.policy.settle if raised.config.policy is not None else None
-    return settle.join_quiet_ms if settle is not None else 0
-
-
-def _leave_quiet_ms(raised: Raised) -> int:
-    settle = raised.config.policy.settle if raised.config.policy is not None else None
-    return settle.leave_quiet_ms if settle is not None else 0
+def _settle(config: Config) -> Settle:
+    return config.policy.settle or NO_SETTLE if config.policy is not None else NO_SETTLE
 
 
 # -- raises ------------------------------------------------------------------------------------------------------------
@@ -193,8 +188,7 @@ def _hold(raised: Raised, policy: str) -> Iterator[Output]:
     if policy == "settle":
         _wait_for_quiet(raised, held)
     elif policy == "freeze":
-        until_ms = frozen_until_ms(config, now_ms)
-        assert until_ms is not None, "its row says so"
+        until_ms = frozen_until_ms(config, now_ms) or now_ms
         _freeze(held, min(held.until_ms, until_ms) if group.hot_state.is_frozen else until_ms, now_ms, config)
         group.hot_state.is_frozen = True
         yield from begin_freeze(group, now_ms, config)
@@ -211,12 +205,10 @@ DEPARTURES = ("member_left", "session_expired", "revocation_overdue", "joins_ove
 
 def _wait_for_quiet(raised: Raised, held: HeldPlan) -> None:
     """Start the clock of settle, or extend it because of a further cause."""
-    assert raised.config.policy is not None, "its row says so"
-    assert raised.config.policy.settle is not None, "its row says so"
-    is_newcomer, max_ms = is_of_a_newcomer_that_waits(raised), raised.config.policy.settle.max_ms
-    held.wait_ms = _join_quiet_ms(raised) if is_newcomer else _leave_quiet_ms(raised)
+    settle = _settle(raised.config)
+    held.wait_ms = settle.join_quiet_ms if is_of_a_newcomer_that_waits(raised) else settle.leave_quiet_ms
     until_ms = raised.group.hot_state.wait(raised.now_ms, held.wait_ms)
-    longest_ms = max(held.since_ms + max_ms, raised.now_ms)
+    longest_ms = max(held.since_ms + settle.max_ms, raised.now_ms)
     held.until_ms = max(held.until_ms, min(until_ms, longest_ms))
 
 
@@ -368,13 +360,12 @@ def reconsider(group: ConsumerGroup, now_ms: int, config: Config) -> Iterator[Ou
     """Apply other policies to a hold: one whose policy is gone ends, and none ends later."""
     group.pending_changes.is_changed |= end_freeze(group, now_ms, config)
     policy, held = config.policy, group.held
-    settle = policy.settle if policy is not None else None
     if held is not None:
         until_ms = now_ms
         if held.policy == "freeze":
             until_ms = frozen_until_ms(config, now_ms) or now_ms
-        elif settle is not None:
-            until_ms = held.since_ms + settle.max_ms
+        elif policy is not None and policy.settle is not None:
+            until_ms = held.since_ms + policy.settle.max_ms
         held.until_ms = min(held.until_ms, max(until_ms, now_ms))
         if held.unowned_until_ms < NEVER_MS and frozen_until_ms(config, now_ms) is not None:
             unowned_ms = held.unowned_since_ms + unowned_max_ms(config)

@@ -7,7 +7,6 @@ server. A name without an entry is served by the owner of its slot. Without peer
 
 from collections.abc import Iterator
 from enum import Enum, auto
-from typing import Any
 
 from msgspec import structs
 
@@ -18,9 +17,11 @@ from coordinator.base.hashing import crc32c, shard_of
 from coordinator.base.limits import MOVE_AGE_MS, VERDICT_MS, VERDICTS_DROPPED_EVERY_MS
 from coordinator.base.slots import HERE, Holding, PartitionRef, slot_of
 from coordinator.base.states import GroupType, Phase
+from coordinator.common.handler import RequestSpec
 from coordinator.messages.move_events import MoveIgnored
 from coordinator.messages.move_requests import AdoptGroup, MoveRecord
 from coordinator.messages.outputs import Output, ToPeer
+from coordinator.messages.requests import Request
 from coordinator.messages.responses import Moved, Reply
 from coordinator.moves import transfer
 from coordinator.moves.resume import lacks_addresses
@@ -131,7 +132,7 @@ class MoveStore:
             return Moved(away.to, away.number)
         return moved_slot(self._holding_of(group_id))
 
-    def refuse(self, spec: Any, request: Any) -> Reply | None:
+    def refuse(self, spec: RequestSpec, request: Request) -> Reply | None:
         """Return the redirection of a request whose name is not served here; None if it is."""
         group_id = request.group_id
         if self.custody_of(group_id) is Custody.HERE:
@@ -201,7 +202,7 @@ class MoveStore:
         arrived = self.moves.arrived.get(group_id)
         return arrived is not None and arrived.lacks_addresses
 
-    def record_address(self, group: Group | ConsumerGroup, request: Any) -> None:
+    def record_address(self, group: Group | ConsumerGroup, request: Request) -> None:
         """Store the mailbox of the member that sends a request, if it is missing."""
         arrived = self.moves.arrived.get(group.group_id)
         if arrived is None or not arrived.lacks_addresses:

@@ -8,11 +8,11 @@ refused, because a producer that hangs must not stop the commits of all others.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from coordinator.base.context import Context
 from coordinator.base.errors import ErrorCode
 from coordinator.base.limits import MOVE_DRAIN_MS, NEVER_MS
+from coordinator.common.handler import RequestSpec
 from coordinator.common.refusals import refusal
 from coordinator.messages.move_requests import ReleaseGroup
 from coordinator.messages.outputs import Output
@@ -41,15 +41,14 @@ def begin(store: MoveStore, request: ReleaseGroup, context: Context) -> Iterator
     store.draining[request.group_id] = Draining(request, context.offset, until_ms)
 
 
-def refuse_commit(store: MoveStore, spec: Any, request: TxnOffsetCommit) -> Reply | None:
+def refuse_commit(store: MoveStore, spec: RequestSpec, request: TxnOffsetCommit) -> Reply | None:
     """Return the refusal of a commit of a drained name; None for a repeat of a pending one and for all other names."""
     if request.group_id not in store.draining:
         return None
     group = store.groups.open(request.group_id)
     if group is not None and request.place in group.pending_commits:
         return None
-    refused: Reply = spec.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, MOVES_SOON)
-    return refused
+    return spec.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, MOVES_SOON)
 
 
 def due_by(store: MoveStore, at_ms: int) -> list[str]:

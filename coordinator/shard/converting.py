@@ -13,7 +13,7 @@ convertToClassicGroup, ConsumerGroup.fromClassicGroup and toClassicGroup; KIP-84
 """
 
 from collections.abc import Generator, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import UNSET
 
@@ -31,7 +31,7 @@ from coordinator.consumer.classic_members import UPGRADES, assignment_bytes
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.events import GroupConverted
 from coordinator.messages.outputs import Output
-from coordinator.messages.requests import JoinGroup
+from coordinator.messages.requests import Request
 from coordinator.messages.responses import Ask, ConsumerGroupHeartbeatAnswer, Reply
 from coordinator.shard.budget import answer_bytes
 from coordinator.shard.consumer_handlers import CONSUMER_HANDLERS
@@ -43,7 +43,7 @@ from coordinator.state.group import Session
 
 
 def found(
-    group: Group | ConsumerGroup, request: Any, config: Config
+    group: Group | ConsumerGroup, request: Request, config: Config
 ) -> Generator[Output, None, Group | ConsumerGroup | None]:
     """Return a new group that a request creates; None if the request is refused.
 
@@ -57,7 +57,7 @@ def found(
     return group
 
 
-def _refused_by(group: Group | ConsumerGroup, request: Any, config: Config) -> Reply | None:
+def _refused_by(group: Group | ConsumerGroup, request: Request, config: Config) -> Reply | None:
     """Return the refusal of a request by the group that would be made for it; None if the request passes all checks."""
     row = CONSUMER_HANDLERS[type(request)] if isinstance(group, ConsumerGroup) else HANDLERS[type(request)]
     if (refused := row.refuse_costly(group, request, group.allowance, group.hot_state.now_ms)) is not None:
@@ -67,7 +67,7 @@ def _refused_by(group: Group | ConsumerGroup, request: Any, config: Config) -> R
 
 
 def convert(
-    group: Group | ConsumerGroup, request: JoinGroup | ConsumerGroupHeartbeat, now_ms: int, config: Config
+    group: Group | ConsumerGroup, request: Request, now_ms: int, config: Config
 ) -> Generator[Output, None, Group | ConsumerGroup | None]:
     """Return the group of the request's protocol in place of one of the other protocol.
 
@@ -77,7 +77,7 @@ def convert(
     other: Group | ConsumerGroup
     if group.phase is Phase.EMPTY:
         other = _replaced(group, now_ms)
-    elif isinstance(group, ConsumerGroup) or isinstance(request, JoinGroup):
+    elif isinstance(group, ConsumerGroup) or not isinstance(request, ConsumerGroupHeartbeat):
         return group
     else:
         upgraded = yield from _upgrade(group, request, now_ms, config)

@@ -13,6 +13,7 @@ from coordinator.consumer.publish import group_after
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.heartbeats import AnyHeartbeat, Heartbeat
 from coordinator.messages.outputs import Output
+from coordinator.messages.requests import Request
 from coordinator.messages.responses import Reply
 from coordinator.state.classic_group import Group, HotState
 from coordinator.state.consumer_group import ConsumerGroup, ConsumerHotState
@@ -34,7 +35,7 @@ def answer_from_hot_state(
 
 
 def with_published(
-    group: Group | ConsumerGroup, outputs: Iterator[Output], request: Any, at_ms: int, config: Config
+    group: Group | ConsumerGroup, outputs: Iterator[Output], request: Request, at_ms: int, config: Config
 ) -> Iterator[Output]:
     """Return the outputs of a request, with the records and events that the group publishes after them."""
     if isinstance(group, ConsumerGroup):

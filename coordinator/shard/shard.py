@@ -26,10 +26,10 @@ from coordinator.common.handler import RequestSpec, Subject
 from coordinator.common.refusals import reject
 from coordinator.common.transactions import Settling
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.messages.heartbeats import AnyHeartbeat, Heartbeat
-from coordinator.messages.move_requests import PEER_RECORDS
+from coordinator.messages.heartbeats import AnyHeartbeat, Heartbeat, Heartbeats
+from coordinator.messages.move_requests import PEER_RECORDS, PeerRecord
 from coordinator.messages.outputs import Output
-from coordinator.messages.requests import Received, TxnOffsetCommit, Unreadable, Wake
+from coordinator.messages.requests import Received, Request, SettleTransactions, TxnOffsetCommit, Unreadable, Wake
 from coordinator.messages.responses import Reply
 from coordinator.moves import drain
 from coordinator.moves.custody import MoveStore
@@ -126,7 +126,7 @@ class Shard(ShardState):
         earliest_ms, latest_ms = self._step.times.earliest_ms, self._step.times.latest_ms
         outputs, ahead = list[Output](), list[Received]()
         for received in log:
-            request: Any = received.request
+            request = received.request
             if budget.is_tight and self._step.must_wait(received):
                 outputs.extend(self._step.defer(received))
                 continue
@@ -143,8 +143,9 @@ class Shard(ShardState):
             ):
                 outputs.extend(self._step.charged(received, rules.authorizer.refuse(received, spec)))
                 continue
-            is_heartbeat = type(request) is Heartbeat or type(request) is ConsumerGroupHeartbeat
-            if is_heartbeat and (reply := self._answer_soon(request, received.at_ms)) is not None:
+            if (type(request) is Heartbeat or type(request) is ConsumerGroupHeartbeat) and (
+                reply := self._answer_soon(request, received.at_ms)
+            ) is not None:
                 outputs.append(reply)
             elif type(request) is not Wake:
                 outputs.extend(self._step.charged(received, self._handle_received(received)))
@@ -176,29 +177,29 @@ class Shard(ShardState):
         if isinstance(request, Unreadable):
             return [reject(received, request, self.partition)]
         if isinstance(request, PEER_RECORDS):
-            return self._handle_from_peer(received)
+            return self._handle_from_peer(request, received)
         spec, authorizer = HANDLERS[type(request)], self.rules.authorizer
         if authorizer is None:
-            return self._handle_all(spec, received)
-        return authorizer.limited(received, spec, lambda part: self._handle_all(spec, part))
+            return self._handle_all(spec, request, received)
+        return authorizer.limited(request, received, spec, lambda part: self._handle_all(spec, part, received))
 
-    def _handle_all(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
-        request: Any = received.request
+    def _handle_all(self, spec: RequestSpec, request: Request, received: Received) -> Iterator[Output]:
         error = checks.group_id_fits(request, spec.needs_group_id)
         if error is not ErrorCode.NONE:
             yield spec.refuse(request, error)
             return
-        yield from _BY_SUBJECT[spec.subject](self, spec, received)
+        yield from _BY_SUBJECT[spec.subject](self, spec, request, received)
 
-    def _handle_for_group(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
+    def _handle_for_group(self, spec: RequestSpec, request: Request, received: Received) -> Iterator[Output]:
         """Handle a request to one group, after the group's deadlines up to the time of the request."""
-        request: Any = received.request
         group_id = request.group_id
-        if self.move_store is not None and (yield from self._refused_for_moves(self.move_store, spec, received)):
+        if self.move_store is not None and (
+            yield from self._refused_for_moves(self.move_store, spec, request, received)
+        ):
             return
         if group_id in self.store.stored:
             yield from self._deadlines.advance(group_id, received.at_ms, self._step.times.now_ms)
-        group = yield from self._group_for(spec, received)
+        group = yield from self._group_for(spec, request, received)
         if group is None:
             return
         spec = CONSUMER_HANDLERS[type(request)] if isinstance(group, ConsumerGroup) else spec
@@ -209,7 +210,9 @@ class Shard(ShardState):
             yield refused
             return
         epoch = group.generation_id
-        brought = list(with_published(group, self._handle(spec, group, received, at_ms), request, at_ms, self.config))
+        brought = list(
+            with_published(group, self._handle(spec, group, request, received, at_ms), request, at_ms, self.config)
+        )
         yield from brought
         if spec.is_costly(group, request):
             group.allowance = group.allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
@@ -217,10 +220,9 @@ class Shard(ShardState):
         yield from self._deadlines.advance(group_id, at_ms, noticed_ms=at_ms)  # those that the request itself has set
 
     def _group_for(
-        self, spec: RequestSpec, received: Received
+        self, spec: RequestSpec, request: Request, received: Received
     ) -> Generator[Output, None, Group | ConsumerGroup | None]:
         """Return the group of a request, created or converted if the request does so; None after a final answer."""
-        request: Any = received.request
         group_id = request.group_id
         group = self.store.open(group_id)
         if group is None:
@@ -229,11 +231,11 @@ class Shard(ShardState):
                 why = f"this group's requests belong in partition {home}"
                 yield spec.refuse(request, ErrorCode.NOT_COORDINATOR, why)
                 return None
-            if not self._founds(spec, received):
-                yield from self._handle(spec, None, received, received.at_ms)
+            if not self._founds(spec, request, received):
+                yield from self._handle(spec, None, request, received, received.at_ms)
                 return None
             group = yield from found(self.store.draft(group_id, received.at_ms, spec.founds), request, self.config)
-        elif spec.founds in (None, group.type) or not self._founds(spec, received):
+        elif spec.founds in (None, group.type) or not self._founds(spec, request, received):
             return group
         else:
             at_ms = self._deadlines.begin(group, received)
@@ -242,16 +244,14 @@ class Shard(ShardState):
             self.store.put(group)
         return group
 
-    def _founds(self, spec: RequestSpec, received: Received) -> bool:
+    def _founds(self, spec: RequestSpec, request: Request, received: Received) -> bool:
         """Return whether a request creates its group, or replaces an Empty group of the other protocol."""
-        request: Any = received.request
         if not spec.creates_group(request) or spec.error_on_its_own(request, self.config) is not ErrorCode.NONE:
             return False
-        return spec.answers_at_once(None, request, self._context(received, received.at_ms)) is None
+        return spec.answers_at_once(None, request, self._context(request, received, received.at_ms)) is None
 
-    def _handle_heartbeats(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
+    def _handle_heartbeats(self, spec: RequestSpec, request: Heartbeats, received: Received) -> Iterator[Output]:
         """Handle the heartbeats of one record, each like a record of its own, and answer them together."""
-        request: Any = received.request
         codes = list[int]()
         if spec.error_on_its_own(request, self.config) is ErrorCode.NONE:
             for heartbeat in request.each():
@@ -262,7 +262,7 @@ class Shard(ShardState):
                     else:
                         yield output
             self._step.budget.spend_bytes("", HEARTBEAT_BYTES * len(codes), received.size_bytes)
-        yield from self._handle(spec, codes, received, received.at_ms)
+        yield from self._handle(spec, codes, request, received, received.at_ms)
 
     def _handle_heartbeat(self, spec: RequestSpec, heartbeat: AnyHeartbeat, received: Received) -> Iterable[Output]:
         """Handle one heartbeat of a record, or refuse it if requests to its group wait for the next step."""
@@ -276,32 +276,31 @@ class Shard(ShardState):
             return [reply]
         single, is_classic = _single(heartbeat, received), type(heartbeat) is Heartbeat
         return self._step.charged(
-            single, self._handle_received(single) if is_classic else self._answer_by_code(spec, single)
+            single, self._handle_received(single) if is_classic else self._answer_by_code(spec, heartbeat, single)
         )
 
-    def _answer_by_code(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
+    def _answer_by_code(self, spec: RequestSpec, request: AnyHeartbeat, received: Received) -> Iterator[Output]:
         """Answer a bare heartbeat after the deadlines of its group, or refuse it if its response may have more."""
-        request: Any = received.request
         yield from self._deadlines.advance(request.group_id, received.at_ms, self._step.times.now_ms)
         yield self._answer_soon(request, received.at_ms) or spec.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
-    def _handle_for_groups(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
+    def _handle_for_groups(self, spec: RequestSpec, request: Request, received: Received) -> Iterator[Output]:
         """Handle a request to all groups, after their deadlines up to the time of the request."""
-        request: Any = received.request
         at_ms = received.at_ms
         if (refused := spec.refuse_costly(self.store, request, self.allowance, at_ms)) is not None:
             yield refused
             return
         yield from self._deadlines.advance_all(at_ms)
         in_transit = () if self.move_store is None else self.move_store.listed()
-        brought = list(self._handle(spec, chain(self.store.listed(), in_transit), received, at_ms))
+        brought = list(self._handle(spec, chain(self.store.listed(), in_transit), request, received, at_ms))
         if spec.is_costly(self.store, request):
             self.allowance = self.allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
         yield from brought
 
-    def _handle_for_transactions(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
+    def _handle_for_transactions(
+        self, spec: RequestSpec, request: SettleTransactions, received: Received
+    ) -> Iterator[Output]:
         """Handle a report of ended transactions, after the deadlines of the groups with their commits."""
-        request: Any = received.request
         settling = Settling(self.settled)
         before = RECORD_OFFSET_END if self.settled.is_other(request.topic_id) else request.settled_before
         for group_id in self.store.with_pending(before):
@@ -310,21 +309,21 @@ class Shard(ShardState):
             if (group := self.store.open(group_id)) is not None:
                 group.hot_state.now_ms = max(received.at_ms, group.hot_state.now_ms)
                 settling.groups.append(group)
-        yield from self._handle(spec, settling, received, received.at_ms)
+        yield from self._handle(spec, settling, request, received, received.at_ms)
         for settled in settling.groups:
             at_ms = settled.hot_state.now_ms
             yield from self._deadlines.advance(settled.group_id, at_ms, noticed_ms=at_ms)
             yield from self._deadlines.end_drain(settled.group_id, at_ms)
 
-    def _handle_for_rules(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
+    def _handle_for_rules(self, spec: RequestSpec, request: Request, received: Received) -> Iterator[Output]:
         """Handle a request to the access rules."""
-        yield from self._handle(spec, self.rules, received, received.at_ms)
+        yield from self._handle(spec, self.rules, request, received, received.at_ms)
 
-    def _handle_for_policies(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
+    def _handle_for_policies(self, spec: RequestSpec, request: Request, received: Received) -> Iterator[Output]:
         """Handle a request to the policies, after the deadlines of all groups up to the time of the request."""
         yield from self._deadlines.advance_all(received.at_ms)
         before = self.policies.written
-        yield from self._handle(spec, self.policies, received, received.at_ms)
+        yield from self._handle(spec, self.policies, request, received, received.at_ms)
         if self.policies.written != before:
             for group_id in self.store.held():
                 group = self.store.open(group_id)
@@ -340,40 +339,37 @@ class Shard(ShardState):
         return self.move_store is not None and self.move_store.lacks_addresses(group_id)
 
     def _refused_for_moves(
-        self, moves: MoveStore, spec: RequestSpec, received: Received
+        self, moves: MoveStore, spec: RequestSpec, request: Request, received: Received
     ) -> Generator[Output, None, bool]:
         """Refuse a request whose name is elsewhere, or a commit of a drained name. Return whether it is refused."""
-        request: Any = received.request
-        if is_in_transaction := type(request) is TxnOffsetCommit:
+        if isinstance(request, TxnOffsetCommit):
             yield from self._deadlines.end_drain(request.group_id, received.at_ms)
-        refused = moves.refuse(spec, request)
-        if refused is None and is_in_transaction:
-            refused = drain.refuse_commit(moves, spec, request)
+            refused = moves.refuse(spec, request) or drain.refuse_commit(moves, spec, request)
+        else:
+            refused = moves.refuse(spec, request)
         if refused is not None:
             yield refused
         return refused is not None
 
-    def _handle_for_moves(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
+    def _handle_for_moves(self, spec: RequestSpec, request: Request, received: Received) -> Iterator[Output]:
         """Handle a request to move a name, after the deadlines of its group up to the time of the request."""
-        request: Any = received.request
         if (home := shard_of(request.group_id, self.partitions)) != self.partition:
             yield spec.refuse(request, ErrorCode.NOT_COORDINATOR, f"this group's requests belong in partition {home}")
             return
         yield from self._deadlines.advance(request.group_id, received.at_ms, self._step.times.now_ms)
         moves = self.moves_to_change()
-        outputs = self._handle(spec, moves, received, received.at_ms)
+        outputs = self._handle(spec, moves, request, received, received.at_ms)
         yield from self._about_moves(moves, request.group_id, received, outputs)
         if not moves.moves.is_blank:
             self.move_store = moves  # a coordinator without peers has imported its first group
 
-    def _handle_for_slots(self, spec: RequestSpec, received: Received) -> Iterator[Output]:
+    def _handle_for_slots(self, spec: RequestSpec, request: Request, received: Received) -> Iterator[Output]:
         """Handle a request to move slots. No deadline of a group depends on its slot."""
         moves = self.moves_to_change()
-        yield from self._handle(spec, moves, received, received.at_ms)
+        yield from self._handle(spec, moves, request, received, received.at_ms)
 
-    def _handle_from_peer(self, received: Received) -> Iterator[Output]:
+    def _handle_from_peer(self, record: PeerRecord, received: Received) -> Iterator[Output]:
         """Handle a record of another coordinator."""
-        record: Any = received.request
         moves = self.moves_to_change()
         yield from self._about_moves(moves, group_of(received), received, received_from_peer(moves, received, record))
 
@@ -387,10 +383,11 @@ class Shard(ShardState):
         if not was_here and (group := self.store.open(group_id)) is not None:
             yield from self._deadlines.advance(group_id, group.hot_state.now_ms, noticed_ms=received.at_ms)
 
-    def _handle(self, spec: RequestSpec, subject: Any, received: Received, at_ms: int) -> Iterator[Output]:
+    def _handle(
+        self, spec: RequestSpec, subject: Any, request: Request, received: Received, at_ms: int
+    ) -> Iterator[Output]:
         """Check a request, and call its handler or refuse it."""
-        request: Any = received.request
-        context = self._context(received, at_ms)
+        context = self._context(request, received, at_ms)
         if (outputs := spec.answers_at_once(subject, request, context)) is not None:
             yield from outputs
         elif (error := spec.error_of(subject, request, self.config)) is ErrorCode.NONE:
@@ -400,14 +397,13 @@ class Shard(ShardState):
                 yield from spec.on_refusal(subject, request, error, context)
             yield spec.refuse(request, error)
 
-    def _context(self, received: Received, at_ms: int) -> Context:
-        request: Any = received.request
+    def _context(self, request: Request, received: Received, at_ms: int) -> Context:
         absent_ms = self.store.not_before_ms(request.group_id) or self._step.times.floor_ms
         config, partition, offset = self.policies.config_of(request.group_id), self.partition, received.offset
         return Context(at_ms, config, partition, offset, self.secret, absent_ms, self.settled)
 
 
-_BY_SUBJECT: dict[Subject, Callable[[Shard, RequestSpec, Received], Iterator[Output]]] = {
+_BY_SUBJECT: dict[Subject, Callable[[Shard, RequestSpec, Any, Received], Iterator[Output]]] = {
     Subject.GROUP: Shard._handle_for_group,
     Subject.GROUPS: Shard._handle_for_groups,
     Subject.TRANSACTIONS: Shard._handle_for_transactions,

@@ -85,3 +85,8 @@ def test_a_checker_finds_a_rare_bug(name: str, monkeypatch: pytest.MonkeyPatch):
     BUGS[name].plant(monkeypatch)
     with pytest.raises(AssertionError, match=message):
         steps()
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_bug_changes_text_that_the_core_still_has(name: str, monkeypatch: pytest.MonkeyPatch):
+    BUGS[name].plant(monkeypatch)

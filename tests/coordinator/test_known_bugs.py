@@ -453,10 +453,10 @@ def _falls_silent() -> None:
 def _trusts_the_logs_time(patch: pytest.MonkeyPatch) -> None:
     handle = Shard._handle
 
-    def at_its_own_time(self: Shard, kind: Any, subject: Any, received: Any, at_ms: int) -> Iterator[Output]:
+    def at_its_own_time(self: Shard, kind: Any, subject: Any, request: Any, received: Any, _: int) -> Iterator[Output]:
         if isinstance(subject, Group):
             subject.hot_state.now_ms = received.at_ms
-        return handle(self, kind, subject, received, received.at_ms)
+        return handle(self, kind, subject, request, received, received.at_ms)
 
     patch.setattr(Shard, "_handle", at_its_own_time)
 

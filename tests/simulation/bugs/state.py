@@ -62,8 +62,8 @@ BUGS = (
         "            subject = next(iter(self.store._groups.values()), None)\n"
         "        yield from spec.handler(subject, request, context)", "CommitsAreKept"),
     Bug("groups of one batch share the time of the first", Shard._handle,
-        "self._context(received, at_ms)",
-        "self._context(received, max(v.now_ms for v in self.store.hot_state.values())"
+        "self._context(request, received, at_ms)",
+        "self._context(request, received, max(v.now_ms for v in self.store.hot_state.values())"
         " if subject and spec.answer.__name__ == 'OffsetCommitAnswer' else at_ms)", "TimeNeverGoesBack"),
     Bug("a listing leaves the last group out", admin.list_groups,
         "group_type in groups", "group_type in list(groups)[:-1]", "AnswersFitTheGroup"),
