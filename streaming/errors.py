@@ -90,7 +90,7 @@
     ├── StoreRefused        The checkpoint is on a store on which two drivers could write one batch
     │ streaming.query.spark.user_config
     ├── BadSparkSettings    A setting of Spark has a value that the coordinator cannot use, or its file cannot be read
-    │ streaming.sizing.table
+    │ streaming.sizing.costs
     ├── BadCosts            The file contains no valid costs, or it cannot be read
     │ streaming.trial.trials
     └── TrialDiffers        The recorded requests do not give the recorded rebalances once more

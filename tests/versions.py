@@ -77,7 +77,7 @@ def made(version: str, end: str) -> Path:
     """
     folder = FOLDER / f"{end}-{version}"
     python = folder / "bin" / "python"
-    _uv("venv", "--clear", "--quiet", "--no-python-downloads", "--python", version, str(folder))
+    _uv("venv", "--clear", "--seed", "--quiet", "--no-python-downloads", "--python", version, str(folder))
     install = ("pip", "install", "--quiet", "--python", str(python))
     _uv(*install, "--resolution", RESOLUTIONS[end], "--editable", f"{ROOT}[all]")
     (kept := folder / "kept.txt").write_text(_uv("pip", "freeze", "--exclude-editable", "--python", str(python)).stdout)

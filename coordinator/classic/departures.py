@@ -8,9 +8,17 @@ from coordinator.base.config import Config
 from coordinator.base.consumer_protocol import assigned_partitions
 from coordinator.base.policies import NO_SETTLE, NO_SUCCESSION, Policy
 from coordinator.classic.newcomers import wait_for_quiet
-from coordinator.classic.offers import arm, offer_to_standby, rounded, withdraw
+from coordinator.classic.offers import (
+    arm,
+    index_of,
+    index_vacancy,
+    match_key_of,
+    offer_to_standby,
+    rounded,
+    unindex_member,
+    withdraw,
+)
 from coordinator.classic.rebalance import remove_member
-from coordinator.classic.vacancies import index_of, index_vacancy, match_key_of, unindex_member
 from coordinator.common.events import RebalanceCause, member_event
 from coordinator.messages.outputs import Output
 from coordinator.messages.policy_events import SeatVacated

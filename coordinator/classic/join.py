@@ -7,7 +7,7 @@ Source: Kafka's GroupMetadataManager, methods classicGroupJoin, classicGroupSync
 updateStaticMemberThenRebalanceOrCompleteJoin; KIP-62, KIP-345, KIP-394, KIP-800, KIP-814.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -37,10 +37,10 @@ from coordinator.classic.rebalance import (
 from coordinator.common.events import member_cause, member_event
 from coordinator.common.refusals import refusal
 from coordinator.messages.events import MemberFenced, MemberJoined
-from coordinator.messages.heartbeats import Heartbeat
+from coordinator.messages.heartbeats import Heartbeat, Heartbeats
 from coordinator.messages.outputs import Output
 from coordinator.messages.requests import JoinGroup, Protocol, SyncGroup
-from coordinator.messages.responses import HeartbeatAnswer, JoinGroupAnswer, Reply
+from coordinator.messages.responses import HeartbeatAnswer, HeartbeatsAnswer, JoinGroupAnswer, Reply
 from coordinator.policies.instability import End, record_join
 from coordinator.policies.rules import record_repeated_join
 from coordinator.state.classic_group import Group, HotState, Member, Parked
@@ -387,3 +387,16 @@ def _renewed(hot_state: HotState, request: Heartbeat, now_ms: int) -> Reply:
     if error is ErrorCode.NONE:
         return Reply(request.reply_to, HeartbeatAnswer(request_id=request.request_id))
     return refusal(HeartbeatAnswer, request, error)
+
+
+# -- the heartbeats of one record --------------------------------------------------------------------------------------
+
+
+def answer(codes: Sequence[int], request: Heartbeats, context: Context) -> Iterator[Output]:
+    """Reply to the heartbeats of one record, which are handled already.
+
+    Args:
+        codes: The error number of each heartbeat, in the order of the record.
+    """
+    said = HeartbeatsAnswer(request_id=request.request_id, request_ids=request.request_ids, codes=tuple(codes))
+    yield Reply(request.reply_to, said)

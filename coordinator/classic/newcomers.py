@@ -13,10 +13,9 @@ from coordinator.base.consumer_protocol import subscribed_topics
 from coordinator.base.limits import NEVER_MS, SEATED_MAX
 from coordinator.base.policies import NO_SETTLE, NO_SUCCESSION, Policy
 from coordinator.base.states import Phase
-from coordinator.classic.offers import arm, call, offer
+from coordinator.classic.offers import arm, call, index_member, index_of, match_key_of, offer
 from coordinator.classic.offers import record_join as record_seated_join
 from coordinator.classic.rebalance import prepare
-from coordinator.classic.vacancies import index_member, index_of, match_key_of
 from coordinator.common.events import member_cause, member_event
 from coordinator.messages.events import MemberJoined
 from coordinator.messages.outputs import Output

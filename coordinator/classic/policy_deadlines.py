@@ -22,9 +22,20 @@ from coordinator.base.policies import NO_SUCCESSION, Policy
 from coordinator.base.states import Phase
 from coordinator.classic.departures import unowned_until_ms
 from coordinator.classic.newcomers import readmit
-from coordinator.classic.offers import call, merged, offer, offer_to_standby, rounded, withdraw
+from coordinator.classic.offers import (
+    call,
+    index_member,
+    index_vacancy,
+    match_key_of,
+    merged,
+    offer,
+    offer_to_standby,
+    rounded,
+    unindex_member,
+    unindex_vacancy,
+    withdraw,
+)
 from coordinator.classic.rebalance import prepare
-from coordinator.classic.vacancies import index_member, index_vacancy, match_key_of, unindex_member, unindex_vacancy
 from coordinator.common.events import RebalanceCause, event, member_cause, member_event
 from coordinator.messages.outputs import Output
 from coordinator.messages.policy_events import FreezeBroken, RebalanceHeld

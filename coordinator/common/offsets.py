@@ -1,11 +1,29 @@
 """Committed offsets: commits, fetches, expiry and deletion.
 
-Source: Kafka's OffsetMetadataManager, OffsetExpirationConditionImpl and GroupCoordinatorService.deleteGroups.
+Offsets do not outlive their topic. A topic that is deleted and made anew has the same name and another id. Its records
+begin at offset 0 again, so an offset of the earlier topic would make consumers skip records. An offset has the id of
+its topic, if the commit or a report has named it, and each report drops offsets of an id that no topic has any more:
+
+    topic_id   current_id   what happens to the offsets of that name with `topic_id`
+    A          B            dropped: the topic was made anew
+    A          null         dropped: the topic was deleted
+    null       B            bound: they have the id B from now on
+    null       null         bound to `NO_TOPIC`: no topic that gets the name later gets them
+
+A topic never gets the id of an earlier one, so a report that comes late drops nothing of a later topic. Offsets without
+an id have no such protection. So a report concerns only offsets that were committed up to `committed_ms`, which were
+there before the brokers were asked. Offsets without an id are never dropped: a group may also distribute other things
+than Kafka's partitions.
+
+The offsets of open transactions stay pending. Those of an earlier topic are dropped when they have been stored.
+
+Source: Kafka's OffsetMetadataManager, OffsetExpirationConditionImpl and GroupCoordinatorService.deleteGroups; Kafka's
+GroupCoordinatorShard.onPartitionsDeleted and OffsetMetadataManager.deletePartitions (KIP-848).
 """
 
 from collections.abc import Iterable, Iterator
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from coordinator.base.config import Config
 from coordinator.base.context import Context
@@ -13,10 +31,19 @@ from coordinator.base.errors import ErrorCode
 from coordinator.base.limits import NEVER_MS, RECORD_OFFSET_END
 from coordinator.base.states import Phase
 from coordinator.common.events import event
-from coordinator.messages.events import CommitRejected, GroupDeleted, OffsetsDeleted, OffsetsExpired
+from coordinator.messages.events import CommitRejected, GroupDeleted, OffsetsDeleted, OffsetsDropped, OffsetsExpired
+from coordinator.messages.fields import NO_TOPIC
 from coordinator.messages.group_records import OffsetRecord, Published
 from coordinator.messages.outputs import Output
-from coordinator.messages.requests import DeleteGroup, OffsetCommit, OffsetDelete, OffsetFetch, OffsetToCommit
+from coordinator.messages.requests import (
+    DeleteGroup,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetToCommit,
+    OffsetTopic,
+    OffsetTopics,
+)
 from coordinator.messages.responses import (
     CommittedPartition,
     DeletedPartition,
@@ -25,6 +52,7 @@ from coordinator.messages.responses import (
     OffsetCommitAnswer,
     OffsetDeleteAnswer,
     OffsetFetchAnswer,
+    OffsetTopicsAnswer,
     Reply,
 )
 from coordinator.state.classic_group import Group
@@ -291,3 +319,54 @@ def delete_group(group: AnyGroup, request: DeleteGroup, context: Context) -> Ite
     yield from remove_offsets(group, [(topic, partition) for topic, partition, _ in group.all_offsets()], now_ms)
     yield from _forget(group, "deleted on request", now_ms)
     yield Reply(request.reply_to, DeleteGroupAnswer(request_id=request.request_id))
+
+
+# -- the topics of offsets ---------------------------------------------------------------------------------------------
+
+
+def report(group: AnyGroup | None, request: OffsetTopics, context: Context) -> Iterator[Output]:
+    """Drop the offsets of topics that are gone, and bind offsets without an id to the topic of their name.
+
+    A report that comes again changes nothing, nor does one about a group that does not exist.
+    """
+    dropped = bound = 0
+    for reported in request.topics if group else ():
+        assert group is not None, "only a group has offsets"
+        partitions = _partitions(group, reported)
+        if reported.topic_id is None:
+            bound += len(partitions)
+            yield from _bind(group, reported, partitions)
+        elif partitions and reported.topic_id != reported.current_id:
+            dropped += len(partitions)
+            yield from _remove(group, reported, partitions, context.now_ms)
+    yield Reply(request.reply_to, OffsetTopicsAnswer(request_id=request.request_id, dropped=dropped, bound=bound))
+
+
+def _partitions(group: AnyGroup, reported: OffsetTopic) -> list[int]:
+    """Return the partitions whose offsets a report is about."""
+    return [
+        partition
+        for partition, offset in group.offsets.get(reported.topic, {}).items()
+        if offset.topic_id == reported.topic_id and offset.commit_timestamp_ms <= reported.committed_ms
+    ]
+
+
+def _bind(group: AnyGroup, reported: OffsetTopic, partitions: list[int]) -> Iterator[Output]:
+    for partition in partitions:
+        offset = structs.replace(group.offsets[reported.topic][partition], topic_id=reported.current_id or NO_TOPIC)
+        group.store_offset(reported.topic, partition, offset)
+        yield publish_offset(group, reported.topic, partition, offset)
+
+
+def _remove(group: AnyGroup, reported: OffsetTopic, partitions: list[int], now_ms: int) -> Iterator[Output]:
+    places = [(reported.topic, partition) for partition in partitions]
+    yield from remove_offsets(group, places, now_ms)
+    yield event(
+        OffsetsDropped,
+        group,
+        now_ms,
+        topic_id=reported.topic_id,
+        current_id=reported.current_id,
+        partitions=tuple(places),
+    )
+    group.schedule_offset_expiry(now_ms)

@@ -1,23 +1,30 @@
 """A member of a group of the consumer protocol: when to join, to send heartbeats, to acknowledge and to leave.
 
 Like the coordinator's core, this module uses no clock, no randomness and no network. Time is an argument. Every call
-returns actions: requests to send, and effects that only the member's owner can carry out. `states` has the moves,
-`reactions` the actions after errors. `deadline_ms` is the one time at which time alone causes more actions.
+returns actions: requests to send, and effects that only the member's owner can carry out. `deadline_ms` is the one time
+at which time alone causes more actions.
 
 When the coordinator sends a notice of a change, the member sends its next heartbeat at once. Without notices, each step
 of a rebalance would wait for the interval that the coordinator names.
 
-Source: Kafka's AbstractMembershipManager, ConsumerMembershipManager and ConsumerHeartbeatRequestManager; KIP-848.
+Every change of a member's state goes through `move`, and each legal change is a row of `MOVES`.
+
+Java's PREPARE_LEAVING is not needed: the thread that leaves calls the listener itself, and reconciles nothing
+meanwhile. Its LEAVING is not needed either: a leave is sent at once, and never again.
+
+Source: Kafka's AbstractMembershipManager, ConsumerMembershipManager, MemberState, ConsumerHeartbeatRequestManager and
+AbstractHeartbeatRequestManager.onErrorResponse; KIP-848.
 """
+
+from enum import Enum, auto
 
 from msgspec import UNSET, Struct
 
+from coordinator.base.errors import ErrorCode
 from coordinator.base.limits import NEVER_MS
 from coordinator.member.consumer_config import ConsumerProtocolConfig, Partitions, Target, Wanted, read
 from coordinator.member.consumer_heartbeats import JOIN_EPOCH, HeartbeatBuilder
 from coordinator.member.consumer_offsets import Offsets
-from coordinator.member.consumer_reactions import ErrorAction, reaction
-from coordinator.member.consumer_states import IN_GROUP, Cause, State, move
 from coordinator.member.consumer_topics import TopicReports
 from coordinator.member.effects import CoordinatorSilent, Effect, Failed, Left, PartitionsLost
 from coordinator.member.pending_requests import Calls
@@ -31,6 +38,101 @@ from coordinator.messages.responses import (
     ConsumerGroupHeartbeatAnswer,
     HeartbeatAnswer,
 )
+
+# -- states ------------------------------------------------------------------------------------------------------------
+
+
+class State(Enum):
+    """The state of a member. Only in the states of `IN_GROUP` does it send heartbeats."""
+
+    UNSUBSCRIBED = auto()  # it is no member, and has no subscription
+    JOINING = auto()  # it sends epoch 0, and waits for the response
+    RECONCILING = auto()  # an assignment waits for its owner, or the owner's listener is being called
+    ACKNOWLEDGING = auto()  # its next request lists the partitions that it owns now
+    STABLE = auto()  # it follows its assignment
+    FENCED = auto()  # the coordinator has refused its epoch; its owner still has to release the partitions
+    STALE = auto()  # its owner did not poll for too long, so it has left; its owner still has to release the partitions
+    FATAL = auto()  # the coordinator refuses it for good
+
+
+class Cause(Enum):
+    """The cause of a move."""
+
+    SUBSCRIBED = auto()
+    ASSIGNED = auto()  # a response has another assignment
+    RECONCILED = auto()  # the owner has released and taken partitions
+    ACKNOWLEDGED = auto()  # a request lists the owned partitions
+    FENCED = auto()
+    NOT_POLLED = auto()
+    RELEASED = auto()  # the owner has given up all partitions, as lost
+    REFUSED = auto()
+    LEFT = auto()
+
+
+IN_GROUP = (State.JOINING, State.RECONCILING, State.ACKNOWLEDGING, State.STABLE)
+
+MOVES: dict[tuple[State, Cause], State] = {
+    # a member that is ...   when ...             becomes ...
+    (State.UNSUBSCRIBED,     Cause.SUBSCRIBED):   State.JOINING,
+    (State.JOINING,          Cause.ASSIGNED):     State.RECONCILING,
+    (State.STABLE,           Cause.ASSIGNED):     State.RECONCILING,
+    (State.ACKNOWLEDGING,    Cause.ASSIGNED):     State.RECONCILING,
+    (State.RECONCILING,      Cause.ASSIGNED):     State.RECONCILING,
+    (State.RECONCILING,      Cause.RECONCILED):   State.ACKNOWLEDGING,
+    (State.ACKNOWLEDGING,    Cause.ACKNOWLEDGED): State.STABLE,
+    (State.FENCED,           Cause.RELEASED):     State.JOINING,
+    (State.STALE,            Cause.RELEASED):     State.JOINING,
+    **{(state, Cause.FENCED):     State.FENCED for state in IN_GROUP},
+    **{(state, Cause.NOT_POLLED): State.STALE for state in IN_GROUP},
+    **{(state, Cause.REFUSED):    State.FATAL for state in IN_GROUP},
+    **{(state, Cause.LEFT):       State.UNSUBSCRIBED for state in State},
+}  # fmt: skip
+
+
+def move(state: State, cause: Cause) -> State:
+    """Return the state after a cause.
+
+    Raises:
+        AssertionError: the move is not in `MOVES`, which is a bug of the caller.
+    """
+    assert (state, cause) in MOVES, f"{cause.name} in {state.name}"
+    return MOVES[state, cause]
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+class ErrorAction(Enum):
+    """A member's action after an error."""
+
+    RETRY = auto()  # send all fields again, after a backoff
+    REJOIN = auto()  # give up all partitions as lost, and join with epoch 0
+    REPORT = auto()  # raise the error in `poll`, and continue
+    STOP = auto()  # report to the owner: a retry cannot succeed
+
+
+_ACTS = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorAction.RETRY,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE:    ErrorAction.RETRY,
+    ErrorCode.NOT_COORDINATOR:              ErrorAction.RETRY,
+    ErrorCode.UNKNOWN_MEMBER_ID:            ErrorAction.REJOIN,
+    ErrorCode.FENCED_MEMBER_EPOCH:          ErrorAction.REJOIN,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED:   ErrorAction.REPORT,
+}  # fmt: skip
+
+_BY_NUMBER = {error.number: act for error, act in _ACTS.items()}
+
+
+def reaction(code: int, epoch: int) -> ErrorAction:
+    """Return the action after an error in the response to a heartbeat. An error without a row stops the member.
+
+    GROUP_ID_NOT_FOUND for a member with an epoch means that the group does not exist any more. The member then creates
+    the group again. Kafka's clients stop. Without an epoch the error means that the group's members use the classic
+    protocol, and may not be mixed.
+    """
+    if code == ErrorCode.GROUP_ID_NOT_FOUND.number and epoch > 0:
+        return ErrorAction.REJOIN
+    return _BY_NUMBER.get(code, ErrorAction.STOP)
 
 
 class AssignmentChanged(Struct, frozen=True):

@@ -18,8 +18,8 @@ from msgspec import structs
 from coordinator.base.errors import ErrorCode
 from coordinator.member.consumer_config import ConsumerProtocolConfig, Partitions
 from coordinator.member.effects import CommitEnded, Effect, FetchEnded
+from coordinator.member.member import RETRY, action
 from coordinator.member.pending_requests import Call, Calls
-from coordinator.member.reactions import RETRY, action
 from coordinator.member.requests import Sent
 from coordinator.messages.requests import OffsetCommit, OffsetFetch, OffsetToCommit, TopicPartitions
 from coordinator.messages.responses import AnyAnswer, OffsetCommitAnswer, OffsetFetchAnswer

@@ -9,11 +9,17 @@ from typing import Any
 from msgspec import Struct
 
 from coordinator.classic.checks import is_empty
-from coordinator.common import offset_topics, offsets, transactions
+from coordinator.common import offsets, transactions
 from coordinator.common.handler import RequestSpec, always
 from coordinator.consumer import admin, classic_members, describe, heartbeat
-from coordinator.consumer.checks import GROUP_CHECKS, check_pattern_size, tells_of_few_partitions
-from coordinator.consumer.offset_checks import may_commit, may_commit_in_transaction, may_fetch
+from coordinator.consumer.checks import (
+    GROUP_CHECKS,
+    check_pattern_size,
+    may_commit,
+    may_commit_in_transaction,
+    may_fetch,
+    tells_of_few_partitions,
+)
 from coordinator.messages.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics
 from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.requests import (
@@ -96,5 +102,5 @@ CONSUMER_HANDLERS: dict[type[Struct], RequestSpec] = {
     RebalanceGroup: _row(RebalanceGroup, admin.rebalance),
     ExpelMember: _row(ExpelMember, admin.expel, admin.names_a_member),
     RepublishGroup: _row(RepublishGroup, republish.republish),
-    OffsetTopics: _row(OffsetTopics, offset_topics.report),
+    OffsetTopics: _row(OffsetTopics, offsets.report),
 }

@@ -21,7 +21,7 @@ from coordinator.base.access import Operation, Resource
 from coordinator.base.errors import ErrorCode
 from coordinator.base.states import GroupType
 from coordinator.classic import admin, checks, describe, join, leave
-from coordinator.common import authorizer, heartbeat_batches, offset_topics, offsets, refusals, transactions
+from coordinator.common import authorizer, offsets, refusals, transactions
 from coordinator.common.handler import RequestSpec, Right, Subject, TopicRight, always, unless
 from coordinator.consumer import checks as consumer_checks
 from coordinator.consumer import not_found
@@ -148,7 +148,7 @@ HANDLERS: dict[type[Struct], RequestSpec] = {
     ),
     Heartbeats: RequestSpec(  # each heartbeat is handled by the row above, and needs its right
         HeartbeatsAnswer,
-        heartbeat_batches.answer,
+        join.answer,
         subject=Subject.HEARTBEATS,
         on_its_own=(checks.has_even_columns,),
     ),
@@ -281,7 +281,7 @@ HANDLERS: dict[type[Struct], RequestSpec] = {
     ),
     OffsetTopics: RequestSpec(
         OffsetTopicsAnswer,
-        offset_topics.report,
+        offsets.report,
         right=ALTER_CLUSTER._replace(holder=authorizer.COORDINATOR),
     ),
     # -- access rules --------------------------------------------------------------------------------------------------

@@ -3,6 +3,10 @@
 A group is imported by one request for each part of its state. Several groups are in work at a time, because each
 response takes a batch. The result of each group is reported in the order of the file.
 
+The records of imported groups on the topics of the old coordinator end as a move ends them at its source. The group and
+offset records of a compacted topic are kept for ever. The tombstones continue the versions of the exported state, so
+readers see no gap.
+
 Source: moving.md 7.
 """
 
@@ -12,16 +16,25 @@ from enum import StrEnum
 from threading import Lock
 from typing import Any, NamedTuple
 
+from confluent_kafka import KafkaException
+
+from coordinator.base import limits
 from coordinator.base.errors import ErrorCode
+from coordinator.base.hashing import shard_of
 from coordinator.base.limits import MOVE_NUMBER_MAX
+from coordinator.messages.group_records import GroupKey, OffsetKey, Published
 from coordinator.messages.move_requests import CheckAdoption, ImportGroup
 from coordinator.messages.requests import DeleteGroup
 from coordinator.moves import transfer
 from coordinator.moves.imports import ADOPTED_BEFORE, KEPT
 from streaming.administration.parallel import each_in_order
-from streaming.errors import RequestRefused
+from streaming.config.settings import Settings
+from streaming.errors import NoCoordinator, RequestRefused
+from streaming.kafka.brokers import unreachable
+from streaming.kafka.clients import admin, metadata, producer
 from streaming.views.text import escape
 from streaming.wire.export_file import Head, Line
+from streaming.wire.records import OutputTopics, to_row
 
 PARALLEL_MAX = 64
 """The groups in work."""
@@ -185,3 +198,59 @@ class Importer:
 def _result_of(answer: Any) -> str:
     """Return the result of an import; "" for a response without one."""
     return str(getattr(answer, "result", ""))
+
+
+# -- the records at the old coordinator --------------------------------------------------------------------------------
+
+
+CLIENT_ID = "coordinator-cli"
+QUEUE = "queue.buffering.max.messages"
+
+
+def tombstones(line: Line) -> Iterator[Published]:
+    """Yield the tombstones of a group: of its offsets, then of itself. A removed group has them already."""
+    carried = line.carried
+    if isinstance(carried, transfer.Living):
+        group = transfer.group_of(carried)
+        keys: list[GroupKey | OffsetKey] = [("offset", line.group_id, t, p) for t, p, _ in group.all_offsets()]
+        for key in [*keys, ("group", line.group_id)]:
+            yield Published(line.group_id, key, None, group.next_version(), group.hot_state.now_ms)
+
+
+def retire(settings: Settings, lines: Iterable[Line], advance: Callable[[], None] = lambda: None) -> None:
+    """Write the tombstones of groups to the topic of a coordinator that will not run again.
+
+    Args:
+        settings: Those with the prefix of that coordinator.
+        advance: Called after each group.
+
+    Raises:
+        NoCoordinator: The topic does not exist.
+        BrokerUnreachable: The brokers did not accept all tombstones.
+    """
+    topic, servers = settings.groups_topic, settings.bootstrap_servers
+    try:
+        found = metadata(admin(settings, CLIENT_ID)).topics.get(topic)
+        if found is None:
+            raise NoCoordinator.without(topic, servers)
+        topics = OutputTopics(settings.replies_topic, topic, settings.events_topic, settings.requests_topic)
+        refused: list[object] = []
+        writer = producer(settings, CLIENT_ID, {"enable.idempotence": True, QUEUE: limits.OFFSETS_PER_GROUP_MAX + 1})
+        for line in lines:
+            for tombstone in tombstones(line):
+                shard = shard_of(line.group_id, len(found.partitions))
+                row = to_row(tombstone, topics, shard)
+                writer.produce(
+                    topic,
+                    key=row.key,
+                    value=None,
+                    partition=shard,
+                    headers=[*(row.headers or ())],
+                    on_delivery=lambda error, record: refused.append(error) if error is not None else None,
+                )
+            writer.flush()
+            advance()
+    except KafkaException as error:
+        raise unreachable(settings, error.args[0].str()) from error
+    if refused:
+        raise unreachable(settings, refused[0], [topic])

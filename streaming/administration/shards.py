@@ -1,8 +1,10 @@
-"""Requests about data that every shard keeps: access rules and policies."""
+"""Requests to every shard: about its groups, and about the access rules and policies that each shard keeps."""
+
+from msgspec import structs
 
 from coordinator.base.errors import ErrorCode
-from coordinator.messages.requests import Request
-from coordinator.messages.responses import AnyAnswer
+from coordinator.messages.requests import ListGroups, Request
+from coordinator.messages.responses import AnyAnswer, ListedGroup, ListGroupsAnswer
 from streaming.client.transport import COMMAND_WAIT_S, Transport
 from streaming.config.settings import Settings
 from streaming.errors import RequestRefused
@@ -35,3 +37,21 @@ def refusal(settings: Settings, answer: AnyAnswer, about: str) -> RequestRefused
             f" and add {who} to its super_users."
         )
     return RequestRefused(f"The coordinator did not accept the {about} ({answer.error}{said}).")
+
+
+# -- the groups of all shards ------------------------------------------------------------------------------------------
+
+
+def list_groups(transport: Transport, request: ListGroups, timeout_s: float = 10.0) -> ListGroupsAnswer:
+    """Request the groups of every shard, and return them as one answer, sorted by group id, or the first error.
+
+    Raises:
+        NoAnswer, BrokerUnreachable: Not all shards have answered.
+    """
+    together = ListGroupsAnswer(request_id=None)
+    groups: list[ListedGroup] = []
+    for answer in transport.ask_every_shard(request, timeout_s):
+        if not isinstance(answer, ListGroupsAnswer):
+            return structs.replace(together, error=answer.error, code=answer.code, error_message=answer.error_message)
+        groups += answer.groups
+    return structs.replace(together, groups=tuple(sorted(groups, key=lambda group: group.group_id)))

@@ -24,7 +24,7 @@ from coordinator.member.effects import Effect
 from coordinator.member.owned_partitions import Change, ListenerCall
 from streaming.client.committing import Callback, Commits
 from streaming.client.config import configure_consumer
-from streaming.client.consumer_protocol.facts import SubscribedTopics
+from streaming.client.consumer_protocol.participant import SubscribedTopics
 from streaming.client.membership import membership
 from streaming.client.participant import InGroup, Racks
 from streaming.client.partition_reader import Offsets, PartitionReader, Records

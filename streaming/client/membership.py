@@ -3,8 +3,11 @@
 from typing import Any, Protocol
 
 from streaming.client.config import ClientConfig
-from streaming.client.consumer_protocol.driver import ConsumerProtocolDriver
-from streaming.client.consumer_protocol.participant import ConsumerProtocolParticipant, Subscriber
+from streaming.client.consumer_protocol.participant import (
+    ConsumerProtocolDriver,
+    ConsumerProtocolParticipant,
+    Subscriber,
+)
 from streaming.client.driver import Driver, MemberDriver
 from streaming.client.participant import Owner, Participant, TakesPart
 from streaming.client.transport import Transport

@@ -15,7 +15,7 @@ from kafka.errors import KafkaError, RetriableError, for_code
 from msgspec import Struct
 
 from coordinator.base.consumer_protocol import subscribed_topics
-from coordinator.member.consumer_states import State
+from coordinator.member.consumer_member import State
 from coordinator.member.effects import (
     Assigned,
     CoordinatorSilent,

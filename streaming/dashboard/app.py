@@ -12,33 +12,135 @@
     GET /healthz              200 while the server lives, and the state of reading
     GET /metrics              metrics, if any are registered
 
-With of=PREFIX, each of them answers about the groups of another prefix; without it, about the groups of its own.
-Times are Unix milliseconds. An error is `{"error": "..."}`: 400 for a parameter, 404 for an unknown group or file, 503
-until the existing records are read and for too many streams.
+With of=PREFIX, each of them answers about the groups of another prefix; without it, about the groups of its own. Times
+are Unix milliseconds. An error is `{"error": "..."}`: 400 for a parameter, 404 for an unknown group or file, 503 until
+the existing records are read and for too many streams.
+
+The ETag of a file is a hash of its content, so a browser loads it once.
+
+No other site can read the dashboard through a browser: the page loads nothing from other hosts and may not be put into
+a frame. If it listens on the loopback interface only, a request must name a loopback host. A name that a foreign name
+server resolves to this address is refused (DNS rebinding).
 """
 
+import hashlib
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from importlib.resources import files
+from typing import Any, NamedTuple
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from streaming.dashboard.files import File, read_all
+from streaming.config.values import is_loopback
 from streaming.dashboard.live import LiveViews, NoSuchGroup, NotYet, Status
-from streaming.dashboard.request_filter import RequestFilter
 from streaming.dashboard.streams import STATUS_EVENTS, Stream
 from streaming.views.api.answers import json_schema, to_json
 from streaming.views.api.rows import Error, GroupDetail, Overview, Owner, Sources, Timeline
 from streaming.views.sentences.why import Why
 
 log = logging.getLogger(__name__)
+
+# -- checks of requests ------------------------------------------------------------------------------------------------
+
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'none'; object-src 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+METHODS = ("GET", "HEAD")
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+def names_of(host: str, by_a_proxy: Collection[str] = ()) -> frozenset[str] | None:
+    """Return the names by which a server that listens on `host` may be requested; None for any name.
+
+    Args:
+        by_a_proxy: Further names, which a proxy on this machine passes on.
+    """
+    if not is_loopback(host):
+        return None
+    return LOOPBACK_NAMES | {f"[{host}]" if ":" in host else host} | {name.lower() for name in by_a_proxy}
+
+
+class RequestFilter:
+    """A filter in front of an application.
+
+    Args:
+        names: The hosts that a request may name; None for any.
+    """
+
+    def __init__(self, app: ASGIApp, names: Collection[str] | None) -> None:
+        self._app, self._names = app, names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse the request, or pass it to the application."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        refused = self._refused(scope)
+        await (refused or self._app)(scope, receive, send_with_headers)
+
+    def _refused(self, scope: Scope) -> JSONResponse | None:
+        if scope["method"] not in METHODS:
+            return JSONResponse({"error": "The dashboard only allows reading."}, 405, {"Allow": ", ".join(METHODS)})
+        host = Headers(scope=scope).get("host", "")
+        name = host[: host.index("]") + 1] if "]" in host else host.partition(":")[0]
+        if self._names is not None and name.lower() not in self._names:
+            return JSONResponse({"error": "The dashboard is not served under this host name."}, 400)
+        return None
+
+
+# -- the page's files --------------------------------------------------------------------------------------------------
+
+
+CONTENT_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".md": "text/markdown; charset=utf-8",
+}
+
+
+class File(NamedTuple):
+    """A file, and the ETag of its content."""
+
+    body: bytes
+    kind: str
+    etag: str
+
+
+def read_all() -> dict[str, File]:
+    """Return the files by name. A request for another name finds nothing, whatever path it contains."""
+    found = {}
+    for file in files("streaming.dashboard").joinpath("static").iterdir():
+        suffix = file.name[file.name.rfind(".") :]
+        if suffix in CONTENT_TYPES:
+            body = file.read_bytes()
+            found[file.name] = File(body, CONTENT_TYPES[suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    return found
+
 
 STREAMS_MAX = 64
 SEND_TIMEOUT_S = 30

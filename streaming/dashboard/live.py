@@ -6,21 +6,28 @@ browsers request at the same time is made once.
 
 A group may have moved from another coordinator whose groups the dashboard shows: its history, the cause of its last
 rebalance and the owners of its partitions are answered from the views of both.
+
+The latest changes are numbered, so that a reader that was disconnected can catch up. A reader keeps the number of the
+last change that it received, as `EPOCH-NUMBER`. All readers share one list, so a slow reader delays no other reader and
+needs no memory. If the list no longer reaches back to its number, it must load everything again. The same holds for a
+number of another epoch: one of another process, or from before a gap.
 """
 
+import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import StrEnum
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from coordinator.messages.events import AnyEvent
 from coordinator.messages.fields import Event
-from streaming.dashboard.feed import Change, Feed
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.views import Raw, Views
 from streaming.views.api import answers as say
@@ -30,6 +37,58 @@ from streaming.views.api.rows import GroupSummary
 from streaming.views.sentences.why import why
 from streaming.views.state.fields import PartitionKey
 from streaming.views.state.lag import Bounds, Ends, lowest_committed, places
+
+# -- the latest changes ------------------------------------------------------------------------------------------------
+
+
+CHANGES_MAX = 20_000
+"""Some minutes of a busy coordinator, in a few megabytes."""
+
+
+class Change(NamedTuple):
+    """A change of a group, with its event, if it has one."""
+
+    cursor: str
+    group_id: str
+    event: AnyEvent | None
+
+
+class Feed:
+    """The latest changes. It has no lock of its own.
+
+    Args:
+        changes_max: The number of kept changes.
+    """
+
+    def __init__(self, changes_max: int = CHANGES_MAX) -> None:
+        self.epoch = secrets.token_hex(4)
+        self.number = 0
+        self._latest: deque[Change] = deque(maxlen=changes_max)
+
+    def add(self, group_id: str, event: AnyEvent | None = None) -> None:
+        """Add a change."""
+        self.number += 1
+        self._latest.append(Change(self.cursor(self.number), group_id, event))
+
+    def renew(self) -> None:
+        """Start another epoch, since the changes in between are unknown."""
+        self.epoch = secrets.token_hex(4)
+        self._latest.clear()
+
+    def since(self, cursor: str) -> list[Change] | None:
+        """Return the changes after a cursor; None if they are no longer known."""
+        epoch, _, told = cursor.partition("-")
+        if epoch != self.epoch or not (told.isascii() and told.isdigit() and len(told) < 20):
+            return None
+        missed = self.number - int(told)
+        if not 0 <= missed <= len(self._latest):
+            return None
+        return list(islice(reversed(self._latest), missed))[::-1]
+
+    def cursor(self, number: int) -> str:
+        """Return the cursor of a change of this epoch."""
+        return f"{self.epoch}-{number}"
+
 
 OVERVIEW_KEPT_S = 0.2
 ANSWERS_KEPT = 64

@@ -11,10 +11,9 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 
 from streaming.config.settings import Settings
-from streaming.dashboard.app import App
+from streaming.dashboard.app import App, names_of
 from streaming.dashboard.live import LiveViews
 from streaming.dashboard.live_reader import LiveReader
-from streaming.dashboard.request_filter import names_of
 from streaming.errors import PortTaken
 from streaming.views.metrics.metrics import GroupFigures
 from streaming.views.metrics.observed import LABELS, SeveralFigures

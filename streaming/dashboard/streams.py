@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 from sse_starlette import ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
-from streaming.dashboard.feed import Change
-from streaming.dashboard.live import LiveViews, NoSuchGroup, NotYet, Status, to_row
+from streaming.dashboard.live import Change, LiveViews, NoSuchGroup, NotYet, Status, to_row
 from streaming.views.api.answers import to_json
 from streaming.views.api.rows import EventRow, GroupDetail, GroupSummary
 

@@ -25,9 +25,37 @@ from pathlib import Path
 import platformdirs
 
 from streaming.embedded.java import find_java
-from streaming.embedded.progress import Download
 from streaming.errors import JarsUnavailable
-from streaming.progress import shown
+from streaming.progress import Work, shown
+
+# -- progress ----------------------------------------------------------------------------------------------------------
+
+
+_FOUND = re.compile(r"found (\S+)")  # Ivy first looks up every module, which may take longer than the jars
+_STARTED = re.compile(r"downloading \S*?([^/\s]+\.jar)\b")
+
+
+class Download(Work):
+    """The jars that Ivy has downloaded so far.
+
+    Args:
+        jars: The number of jars to download.
+    """
+
+    def __init__(self, jars: int) -> None:
+        super().__init__("Downloading", "jars", jars)
+
+    def read(self, line: str) -> None:
+        """Update the progress from a line of Ivy's output."""
+        if found := _FOUND.match(line):
+            self.step = f"found {found[1]}"
+        elif started := _STARTED.match(line):
+            self.step = f"downloading {started[1]}"
+        elif line.startswith("[SUCCESSFUL"):
+            self.done = min(self.done + 1, self.total)
+            if self.done == self.total:
+                self.step = ""
+
 
 CACHE_VARIABLE = "COORDINATOR_CACHE_DIR"
 RESOLVE_WAIT_S = 900.0  # 45 MB over a slow connection

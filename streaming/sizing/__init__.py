@@ -3,11 +3,9 @@
 `load`, `costs`, `batches`, `plan` and `lines` are pure; `table` reads and writes the file with the costs.
 """
 
-from streaming.sizing.batches import Batches
-from streaming.sizing.costs import COSTS, Costs, Figure
+from streaming.sizing.batches import Batches, Load
+from streaming.sizing.costs import COSTS, BadCosts, Costs, Figure, read_costs, shipped_costs
 from streaming.sizing.lines import LINES, Size, Sizes, sizes
-from streaming.sizing.load import Load
-from streaming.sizing.table import BadCosts, read_costs, shipped_costs
 
 __all__ = [
     "COSTS",

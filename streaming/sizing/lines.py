@@ -8,9 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from streaming.sizing import plan
-from streaming.sizing.batches import MEDIAN, NEARLY_ALL, Batches, broker_bytes_per_s, state_bytes
+from streaming.sizing.batches import MEDIAN, NEARLY_ALL, Batches, Load, broker_bytes_per_s, state_bytes
 from streaming.sizing.costs import COSTS, CostMissing, Costs, Figure
-from streaming.sizing.load import Load
 
 REPLY_PARTITIONS = 16
 """The default of the setting `reply_partitions`."""

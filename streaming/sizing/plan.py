@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from math import ceil
 
-from streaming.sizing.batches import NEARLY_ALL, Batches, state_bytes
+from streaming.sizing.batches import NEARLY_ALL, Batches, Load, state_bytes
 from streaming.sizing.costs import Costs
-from streaming.sizing.load import Load
 
 SHARDS_MIN, SHARDS_MAX = 4, 1_000
 """`coordinator up` creates 4 shards; 1,000 is the bound of the setting `request_partitions`."""

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streaming.testing.coordinator import InMemoryCoordinator
-    from streaming.testing.errors import NotSettled
+    from streaming.testing.transport import NotSettled
 
 __all__ = ["InMemoryCoordinator", "NotSettled"]
 
-_MODULES = {"InMemoryCoordinator": "coordinator", "NotSettled": "errors"}
+_MODULES = {"InMemoryCoordinator": "coordinator", "NotSettled": "transport"}
 
 
 def __getattr__(name: str) -> Any:

@@ -32,10 +32,9 @@ from streaming.client.driver import Driver
 from streaming.client.member import GroupMember
 from streaming.client.sharing import opened_by
 from streaming.moments import clock_replaced
-from streaming.testing.errors import NotSettled
 from streaming.testing.owners import Owners
 from streaming.testing.records import Topics
-from streaming.testing.transport import InMemoryTransport
+from streaming.testing.transport import InMemoryTransport, NotSettled
 
 AnyMember = GroupMember | GroupConsumer
 

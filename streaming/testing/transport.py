@@ -118,3 +118,10 @@ class _PassingTime(threading.Condition):
         finally:
             self.acquire()
         return predicate()
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+class NotSettled(AssertionError):
+    """A wait went on beyond its bound. Time in memory has no end, so that the test would hang."""

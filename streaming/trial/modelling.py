@@ -36,7 +36,7 @@ from coordinator.messages.requests import (
 )
 from coordinator.messages.responses import HeartbeatAnswer, JoinGroupAnswer, RebalanceNotice, Reply, SyncGroupAnswer
 from streaming.trial.processes import BACK_MS, Process
-from streaming.trial.recording import Recording, Seeded, Start, shard_of
+from streaming.trial.recording import Recording, Seeded, Start, recorded_shard
 from streaming.trial.replaying import events_in
 
 HEARTBEATS_IN_A_SESSION = 3
@@ -78,7 +78,7 @@ class Model:
         policies: Sequence[tuple[int, tuple[Policy, ...]]],
     ) -> None:
         self.events: list[AnyEvent] = []
-        self._recording, self._shard = recording, shard_of(recording, seeded)
+        self._recording, self._shard = recording, recorded_shard(recording, seeded)
         self._partitions = _partitions(recording, start)
         self._queue: list[tuple[int, int, Callable[[int], None]]] = []
         self._order, self._requests = itertools.count(), itertools.count()

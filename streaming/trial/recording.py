@@ -1,17 +1,19 @@
-"""The record of a group from a rebalance on: its requests, its events, and the state that the group had then."""
+"""The record of a group from a rebalance on, read from the topics: its requests, its events, and its state then."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from coordinator.base.config import Config
+from coordinator.base.hashing import shard_of
 from coordinator.messages.events import AnyEvent, MemberJoined, RebalanceCompleted
 from coordinator.messages.heartbeats import Heartbeats
 from coordinator.messages.outputs import Output
 from coordinator.messages.requests import (
     Assignment,
+    DescribePolicies,
     JoinGroup,
     Received,
     Request,
@@ -20,9 +22,15 @@ from coordinator.messages.requests import (
     Unreadable,
     Wake,
 )
-from coordinator.messages.responses import JoinGroupAnswer, Reply
+from coordinator.messages.responses import DescribePoliciesAnswer, JoinGroupAnswer, Reply
 from coordinator.shard.shard import Shard
-from streaming.errors import NotFound
+from streaming.client.transport import Transport
+from streaming.config.settings import Settings
+from streaming.errors import NotFound, RequestRefused, UserError
+from streaming.kafka.reader import Progress, TopicReader
+from streaming.views.api.fold import TopicKind
+from streaming.views.api.view_reader import ViewReader
+from streaming.wire.records import decode_request
 
 SECRET = b"a trial of policies"
 """The secret of the member ids in a trial. Recorded ids are translated."""
@@ -195,7 +203,7 @@ def policies_at(recording: Recording, start: Start) -> SetPolicies | None:
     return next((each for each in reversed(list(of_log)) if isinstance(each, SetPolicies)), None)
 
 
-def shard_of(recording: Recording, seeded: Seeded) -> "TrialShard":
+def recorded_shard(recording: Recording, seeded: Seeded) -> "TrialShard":
     """Return a shard with the settings of the recording, in the state of the start."""
     return TrialShard(replace(recording.config, clock_slack_ms=0), seeded.state)
 
@@ -203,3 +211,78 @@ def shard_of(recording: Recording, seeded: Seeded) -> "TrialShard":
 def answers_of(outputs: Sequence[Output]) -> list[Any]:
     """Return the responses and notices among outputs."""
     return [output.answer for output in outputs if isinstance(output, Reply)]
+
+
+# -- reading from the topics -------------------------------------------------------------------------------------------
+
+
+REQUESTS_MAX = 1_000_000
+"""The number of requests of a group in one trial: about a gigabyte of memory, and a minute."""
+
+ANSWER_WAIT_S = 5.0
+
+
+def read(
+    settings: Settings, group_id: str, since_ms: int, until_ms: int, tell: Callable[[int, int], None]
+) -> Recording:
+    """Read what the topics have of a group in a period.
+
+    Args:
+        tell: Called with the number of records read and the approximate total, first of the events, then of the
+            requests.
+
+    Raises:
+        NotFound: The events do not contain the group.
+        RequestRefused: The group has sent too many requests in this period.
+        BrokerUnreachable, NoCoordinator: No broker answers, or the coordinator's topics do not exist.
+    """
+    topics: tuple[TopicKind, ...] = ("events",)
+    with ViewReader(settings, groups=[group_id], topics=topics) as reading:
+        views = reading.catch_up(tell)
+    group = views.groups.get(group_id)
+    if group is None or not group.events:
+        raise NotFound(f"The events contain no group {group_id}.")
+    requests = _requests(settings, group_id, since_ms, until_ms, Progress(tell))
+    if not any(isinstance(each.request, SetPolicies) for each in requests):
+        requests[:0] = _policies(settings, group_id, since_ms)
+    events = [event for event in group.events if event.at_ms <= until_ms]
+    return Recording(group_id, requests, events, settings.group_config(), until_ms)
+
+
+def _requests(settings: Settings, group_id: str, since_ms: int, until_ms: int, progress: Progress) -> list[Received]:
+    """Return the requests of a group in a period, and all policies of its shard up to the end of the period."""
+    topic, key = settings.requests_topic, group_id.encode()
+    requests: list[Received] = []
+    with TopicReader(
+        settings, [topic], "coordinator-policy", partitions=lambda number: {shard_of(group_id, number)}
+    ) as reader:
+        for record in reader.backlog(progress=progress):
+            if record.timestamp > until_ms:
+                break
+            if record.key != key and record.key != b"":
+                continue
+            request = part_of_group(decode_request(record.value), group_id)
+            if request is None or (record.timestamp < since_ms and not isinstance(request, SetPolicies)):
+                continue
+            requests.append(Received(record.offset, record.timestamp, request))
+            if len(requests) > REQUESTS_MAX:
+                raise RequestRefused(
+                    f"{group_id} has sent more than {REQUESTS_MAX} requests in this time. Choose a shorter one with"
+                    " --since and --until."
+                )
+    return requests
+
+
+def _policies(settings: Settings, group_id: str, since_ms: int) -> list[Received]:
+    """Return the policies that were set before the log begins, if the coordinator is available and has some."""
+    asked = DescribePolicies(request_id="", reply_to="", client_id="coordinator-policy")
+    try:
+        with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer_at) as transport:
+            answers = transport.ask_every_shard(asked, ANSWER_WAIT_S)
+    except UserError:
+        return []
+    answer = answers[shard_of(group_id, len(answers))]
+    if not isinstance(answer, DescribePoliciesAnswer) or answer.code or not 0 < answer.made_ms <= since_ms:
+        return []
+    kept = SetPolicies(request_id="", reply_to="", made_ms=answer.made_ms, policies=answer.policies)
+    return [Received(-1, answer.made_ms, kept)]

@@ -16,7 +16,7 @@ from coordinator.messages.heartbeats import Heartbeats
 from coordinator.messages.outputs import Output
 from coordinator.messages.requests import Assignment, JoinGroup, LeaveGroup, Received, SetPolicies, SyncGroup
 from coordinator.messages.responses import JoinGroupAnswer
-from streaming.trial.recording import Recording, Seeded, Start, answers_of, policies_at, shard_of
+from streaming.trial.recording import Recording, Seeded, Start, answers_of, policies_at, recorded_shard
 
 AT_ONCE = 500
 """The number of requests in a step of the shard."""
@@ -121,7 +121,7 @@ class _Replay:
 
     def __init__(self, recording: Recording, start: Start, seeded: Seeded) -> None:
         self.events: list[AnyEvent] = []
-        self._shard, self._translation = shard_of(recording, seeded), _Translation(recording, start, seeded)
+        self._shard, self._translation = recorded_shard(recording, seeded), _Translation(recording, start, seeded)
         self._batch: list[Received] = []
         self._joins_sent: dict[str, JoinGroup] = {}
 

@@ -18,7 +18,7 @@ from coordinator.messages.move_events import GroupArrived, GroupReleased, GroupT
 from streaming.verify.findings import Finding, Kind
 from streaming.verify.snapshots import Commit, Snapshot
 from streaming.verify.stays import GroupStays, Stay
-from streaming.verify.version_audit import CLOCKS_APART_MS
+from streaming.verify.watched import CLOCKS_APART_MS
 from streaming.views.state.fields import PartitionKey
 from streaming.views.text import brief, escape
 

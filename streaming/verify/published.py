@@ -15,13 +15,11 @@ from coordinator.base.states import Phase
 from coordinator.messages.events import AnyEvent, GroupConverted, GroupDeleted
 from coordinator.messages.group_records import GroupRecord, OffsetRecord
 from coordinator.messages.move_events import GroupArrived, GroupMoved
-from streaming.verify.consumers import is_of_consumers
+from streaming.verify.consumers import Owners, is_of_consumers
 from streaming.verify.custody import StayCollector
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind
 from streaming.verify.offsets import Committed, WrittenOffsets
-from streaming.verify.owners import Owners
-from streaming.verify.version_audit import Holes, VersionAudit
-from streaming.verify.watched import Held, ReadPosition, Watched
+from streaming.verify.watched import Held, Holes, ReadPosition, VersionAudit, Watched
 from streaming.views.api.watching import decode_group
 from streaming.views.state.version_follower import EVENTS, GROUPS
 from streaming.views.text import escape

@@ -24,7 +24,7 @@ from coordinator.messages.move_events import GroupArrived, GroupMoved, GroupRele
 from coordinator.messages.policy_events import SeatTaken
 from streaming.verify.findings import Kind
 from streaming.verify.snapshots import Chapter, Snapshot
-from streaming.verify.version_audit import CLOCKS_APART_MS
+from streaming.verify.watched import CLOCKS_APART_MS
 from streaming.views.text import escape
 from streaming.wire.records import Tombstone
 

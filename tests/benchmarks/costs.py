@@ -28,8 +28,7 @@ import numpy as np
 
 from coordinator.messages.requests import Request
 from streaming.config.settings import Settings
-from streaming.sizing.costs import COSTS, Figure
-from streaming.sizing.table import read_costs, write_costs
+from streaming.sizing.costs import COSTS, Figure, read_costs, write_costs
 from tests.benchmarks import bench, crowd, figures
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.core_bytes import bytes_of_state_and_records

@@ -18,10 +18,8 @@ from typing import NamedTuple
 import psutil
 
 from streaming.config.settings import Settings
-from streaming.sizing.batches import MEDIAN, Batches, state_bytes
-from streaming.sizing.costs import Costs, Figure
-from streaming.sizing.load import Load
-from streaming.sizing.table import read_costs
+from streaming.sizing.batches import MEDIAN, Batches, Load, state_bytes
+from streaming.sizing.costs import Costs, Figure, read_costs
 from tests.benchmarks import bench, load
 from tests.benchmarks.bench import say
 from tests.benchmarks.figures import Figures

@@ -22,7 +22,7 @@ from streaming.config.settings import Settings
 from streaming.embedded.broker import HOST
 from streaming.gateway import Gateway
 from streaming.gateway.members import topics
-from streaming.gateway.security.broker_acls import BrokerAcls, EverythingIsAllowed
+from streaming.gateway.security.acls import BrokerAcls, EverythingIsAllowed
 from streaming.kafka.topic_facts import TopicFacts
 from streaming.query.coordinator import Coordinator
 from tests.cluster3.brokers import IDS, SILENT, ThreeBrokers

@@ -8,9 +8,8 @@ from msgspec import structs
 
 from coordinator.base.errors import ErrorCode
 from coordinator.member.effects import Assigned, CommitEnded, Failed, FetchEnded, MakePlan, PartitionsLost, RejoinNeeded
-from coordinator.member.member import Action, Member, MemberState
+from coordinator.member.member import ON_ERROR, RETRY, STOP, Action, ErrorAction, Member, MemberState, action
 from coordinator.member.pending_requests import UNANSWERED_HEARTBEATS_MAX
-from coordinator.member.reactions import ON_ERROR, RETRY, STOP, ErrorAction, action
 from coordinator.member.requests import MemberConfig
 from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.requests import (

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from streaming.config.java_properties import read_properties
+from streaming.config.spellings import read_properties
 from tests.system.waiting import HANG_S
 from tests.tools import needed
 

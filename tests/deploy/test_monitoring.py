@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from coordinator.base.states import Phase
 from streaming.config.settings import Settings
 from streaming.gateway.connection.metrics import Metrics
-from streaming.gateway.server.health import GatewayHealth
+from streaming.gateway.server.server import GatewayHealth
 from streaming.health import Readiness, Subject
 from streaming.kafka.broker_monitor import BrokerMonitor
 from streaming.observe.health import ObserverHealth

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from streaming.cli.admin.size import columns, number
 from streaming.cli.lib.output import Output, OutputFormat
-from streaming.sizing.costs import COSTS, Figure
+from streaming.sizing.batches import Load
+from streaming.sizing.costs import COSTS, Figure, shipped_costs
 from streaming.sizing.lines import LINES, Size, sizes
-from streaming.sizing.load import Load
-from streaming.sizing.table import shipped_costs
 
 PAGE = Path(__file__).parents[2] / "docs" / "sizing.md"
 PART = re.compile(r"(?<=<!-- begin (?P<name>\w{4}) -->\n).*?(?=<!-- end (?P=name) -->)", re.DOTALL)

@@ -8,7 +8,7 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaConfigurationError, KafkaError, UnreleasedInstanceIdError
 
-from coordinator.member.consumer_states import State
+from coordinator.member.consumer_member import State
 from coordinator.messages.events import GroupConverted, RebalanceStarted
 from coordinator.messages.group_records import GroupRecord
 from streaming.client import GroupConsumer, GroupMember

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from coordinator.messages.requests import ListGroups
-from streaming.administration.listing import list_groups
+from streaming.administration.shards import list_groups
 from streaming.client.transport import Transport
 from streaming.embedded import Broker
 from streaming.gateway import Gateway

@@ -20,7 +20,7 @@ from streaming.gateway.connection import flow_control, send_buffer
 from streaming.gateway.connection.send_buffer import Holder
 from streaming.gateway.protocol.api import Handling
 from streaming.gateway.protocol.limits import IN_FLIGHT_MAX, LARGE_IN_FLIGHT_MAX
-from streaming.gateway.relay.large_requests import Room
+from streaming.gateway.relay.large_produce import Room
 from streaming.gateway.server import server
 from streaming.gateway.server.apis import APIS
 from tests.system.test_gateway import become_member, heartbeat, join

@@ -41,7 +41,7 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 from streaming.config.settings import Settings
 from streaming.gateway import Gateway
 from streaming.gateway.protocol.produce import HELD_BYTES_MAX
-from streaming.gateway.security.broker_acls import AGE_MAX_S
+from streaming.gateway.security.acls import AGE_MAX_S
 from streaming.kafka import topics
 from tests.system.secured import Certificates, SecuredBroker, certificates, principal, secured_broker
 from tests.system.waiting import HANG_S, wait_until

@@ -12,7 +12,7 @@ from coordinator.messages.requests import (
     RebalanceGroup,
     TopicPartitions,
 )
-from streaming.administration.listing import list_groups
+from streaming.administration.shards import list_groups
 from streaming.query.coordinator import Coordinator
 from tests.system.asking import TOLD_BY_THE_TRANSPORT, Asker
 from tests.system.reading import Reader

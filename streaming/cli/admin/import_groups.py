@@ -4,8 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from streaming.administration.importing import Choice, Importer, Status
-from streaming.administration.retiring import retire
+from streaming.administration.importing import Choice, Importer, Status, retire
 from streaming.cli.lib.output import Column, Output
 from streaming.cli.lib.results import collected, show
 from streaming.cli.lib.times import instant

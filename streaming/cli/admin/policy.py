@@ -107,7 +107,7 @@ def try_(
     """
     from streaming.administration.policy_files import policies_in
     from streaming.cli.admin.try_policy import show_trial
-    from streaming.trial.reading import read
+    from streaming.trial.recording import read
     from streaming.trial.trials import run_trial
 
     now_ms = unix_ms()

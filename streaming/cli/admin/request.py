@@ -8,7 +8,7 @@ import msgspec
 
 from coordinator.messages.requests import ListGroups, Unreadable, Wake
 from coordinator.messages.responses import AnyAnswer
-from streaming.administration.listing import list_groups
+from streaming.administration.shards import list_groups
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
 from streaming.errors import UserError

@@ -8,9 +8,7 @@ import typer
 
 from streaming.cli.lib.output import Column, Output, OutputFormat
 from streaming.cli.lib.times import read_duration
-from streaming.sizing.costs import COSTS, Figure
-from streaming.sizing.lines import Sizes, sizes
-from streaming.sizing.load import (
+from streaming.sizing.batches import (
     COMMITS_PER_S_MAX,
     GROUPS_MAX,
     HEARTBEAT_INTERVAL_MS_MAX,
@@ -20,7 +18,8 @@ from streaming.sizing.load import (
     REBALANCES_PER_HOUR_MAX,
     Load,
 )
-from streaming.sizing.table import read_costs, shipped_costs
+from streaming.sizing.costs import COSTS, Figure, read_costs, shipped_costs
+from streaming.sizing.lines import Sizes, sizes
 
 Groups = Annotated[int, typer.Option(min=1, max=GROUPS_MAX, help="The number of groups.")]
 Members = Annotated[int, typer.Option(min=1, max=MEMBERS_MAX, help="The members of each group.")]

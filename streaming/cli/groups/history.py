@@ -19,8 +19,7 @@ from streaming.views.api.rows import RebalanceRow, Timeline
 from streaming.views.history.owners import Span, spans_of_owners
 from streaming.views.history.rebalances import INFERRED
 from streaming.views.sentences.policy_advice import count_in_words, seat_count
-from streaming.views.sentences.rebalances import began_after, phases
-from streaming.views.sentences.vacancies import vacancy_in_words
+from streaming.views.sentences.rebalances import began_after, phases, vacancy_in_words
 from streaming.views.sentences.why import why as explained
 from streaming.views.state.causes import cause_of, is_further_round
 from streaming.views.text import brief, counted, duration, escape, in_quotes, naming, plain

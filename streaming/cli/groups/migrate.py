@@ -18,7 +18,7 @@ from streaming.errors import NotFound, RequestRefused
 from streaming.logs import tell
 from streaming.moments import unix_ms
 from streaming.views import GroupView, Views
-from streaming.views.api.comparison import Comparison, compare
+from streaming.views.api.answers import Comparison, compare
 from streaming.views.api.rows import GroupSummary
 from streaming.views.state.fields import PartitionKey
 from streaming.views.text import counted, escape

@@ -27,7 +27,7 @@ from streaming.views.api.rows import GroupDetail, GroupSummary
 from streaming.views.api.view_reader import ViewReader
 from streaming.views.history.vacancies import HoldRow
 from streaming.views.history.waits import in_short
-from streaming.views.sentences.vacancies import hold_in_words, quarantine_in_words
+from streaming.views.sentences.rebalances import hold_in_words, quarantine_in_words
 from streaming.views.state.fields import known
 from streaming.views.state.lag import EndOffsets, Ends, lowest_committed
 from streaming.views.text import counted, escape

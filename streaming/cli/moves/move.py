@@ -10,9 +10,9 @@ from coordinator.base.slots import ranges_of, slot_of
 from coordinator.messages.move_events import GroupReleased
 from coordinator.messages.requests import ListGroups
 from streaming.administration import take_back
-from streaming.administration.listing import list_groups
 from streaming.administration.move import Mover, Status, remedy_of_silence
 from streaming.administration.move_slots import SlotMover, described, slots_from
+from streaming.administration.shards import list_groups
 from streaming.administration.take_back import move_in_transit
 from streaming.cli.groups.show import folded
 from streaming.cli.lib.output import Column, Output

@@ -8,8 +8,7 @@ from typing import Any, Protocol, Self, TypeVar
 from kafka import ConsumerRebalanceListener, TopicPartition
 from kafka.errors import IllegalStateError
 
-from streaming.client.asynchronous.life import Startable
-from streaming.client.asynchronous.worker import Worker, refuse_in_listener
+from streaming.client.asynchronous.worker import Startable, Worker, refuse_in_listener
 from streaming.client.config import configure_consumer
 from streaming.client.consumer import GroupConsumer
 from streaming.client.partition_reader import Offsets, Records

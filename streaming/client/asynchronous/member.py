@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka.errors import IllegalStateError
 
-from streaming.client.asynchronous.life import Startable
+from streaming.client.asynchronous.worker import Startable
 from streaming.client.config import configure_member
 from streaming.client.member import GroupMember
 from streaming.moments import monotonic_ms

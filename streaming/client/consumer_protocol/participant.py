@@ -8,25 +8,91 @@
 
 One assignment is reconciled at a time. While a listener runs, later assignments replace each other.
 
+The coordinator reads no metadata. The clients of a group of the consumer protocol send it the facts about its topics:
+their ids and partition counts.
+
 Source: Kafka's AbstractMembershipManager.maybeReconcile, revokeAndAssign and ConsumerRebalanceListenerInvoker; KIP-848.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Protocol
 
 from kafka import TopicPartition
 from kafka.errors import KafkaError, for_code
 
 from coordinator.assignors import RebalanceProtocol
-from coordinator.member.consumer_config import AssignedPartition, Partitions, Target, Wanted
-from coordinator.member.consumer_member import AssignmentChanged
+from coordinator.member.consumer_config import AssignedPartition, ConsumerProtocolConfig, Partitions, Target, Wanted
+from coordinator.member.consumer_member import AssignmentChanged, ConsumerProtocolMember, State
 from coordinator.member.effects import CoordinatorSilent, Effect, Failed, PartitionsLost
 from coordinator.member.owned_partitions import Change, OwnedPartitions
+from coordinator.messages.consumer_requests import TopicFact
 from streaming.client.callbacks import Listening, notify_all
-from streaming.client.consumer_protocol.driver import ConsumerProtocolDriver
+from streaming.client.driver import MemberDriver
+from streaming.client.subscription import Subscription
+from streaming.client.topics import Snapshot, TopicWatch
+from streaming.client.transport import PATIENCE_MS, Transport
 
 log = logging.getLogger(__name__)
+
+# -- the threads -------------------------------------------------------------------------------------------------------
+
+
+class ConsumerProtocolDriver(MemberDriver[ConsumerProtocolMember]):
+    """A member that uses the consumer protocol.
+
+    Args:
+        config: The member's identity; its `reply_to` and `client_host` are those of the transport.
+    """
+
+    def __init__(self, transport: Transport, config: ConsumerProtocolConfig) -> None:
+        super().__init__(
+            transport,
+            lambda prefix, now_ms: ConsumerProtocolMember(config, prefix, now_ms),
+            PATIENCE_MS,  # the coordinator has the session timeout: 45 s by default
+        )
+
+    @property
+    def is_in_group(self) -> bool:
+        """True from the first request to join until the membership ends."""
+        return self.member.is_in_group
+
+    @property
+    def is_settled(self) -> bool:
+        """True while the member is STABLE."""
+        return self.member.state is State.STABLE
+
+    @property
+    def is_rejoining(self) -> bool:
+        """False: members of this protocol are reconciled and do not join again while they are settled."""
+        return False
+
+    @property
+    def may_commit(self) -> bool:
+        """True while the member has an epoch."""
+        return self.member.generation_id >= 0
+
+    @property
+    def target(self) -> Target | None:
+        """The latest assignment; None before the first one of a membership."""
+        return self.member.target
+
+    @property
+    def failed(self) -> Failed | None:
+        """The error with which the coordinator refuses the member for good; None without one."""
+        return self.member.failed
+
+    def follow(self, wanted: Wanted) -> None:
+        """Set the subscription and the facts about its topics."""
+        self._do(lambda now_ms: self.member.follow(wanted, now_ms))
+
+    def reconciled(self, target: Target) -> None:
+        """Acknowledge an assignment: its partitions, and no others, are owned now."""
+        self._do(lambda now_ms: self.member.reconciled(target, now_ms))
+
+    def released(self) -> None:
+        """Join again after `Lost`: no partition is owned any more."""
+        self._do(lambda now_ms: self.member.released(now_ms))
 
 
 class Subscriber(Listening, Protocol):
@@ -156,3 +222,64 @@ def _error(failed: Failed) -> KafkaError:
     message = failed.error if failed.message is None else f"{failed.error}: {failed.message}"
     error: KafkaError = for_code(failed.code)(message)
     return error
+
+
+# -- facts about topics ------------------------------------------------------------------------------------------------
+
+
+class SubscribedTopics:
+    """The subscription of one consumer.
+
+    Args:
+        age_ms: How often the topics are read, in milliseconds.
+    """
+
+    def __init__(self, subscription: Subscription, watch: TopicWatch, age_ms: int) -> None:
+        self._subscription, self._watch, self._age_ms = subscription, watch, age_ms
+        self._question: object = None
+        self._read: tuple[object, Snapshot | None] = None, None
+        self._wanted: Wanted | None = None
+
+    def wanted(self, requested: frozenset[str]) -> Wanted | None:
+        """Return the subscription; None until its topics have been read. The same object if nothing has changed.
+
+        Args:
+            requested: Further topics about which the coordinator has asked.
+        """
+        names, pattern, snapshot = self._subscription.names, self._subscription.pattern, self._watch.snapshot
+        topics = None if pattern else names | requested
+        question = topics, pattern
+        if question != self._question:
+            self._question = question
+            self._watch.ask(self, topics, self._age_ms)
+        if not _knows(snapshot, topics):
+            return None
+        if (question, requested) != self._read[0] or snapshot is not self._read[1]:
+            self._read, self._wanted = ((question, requested), snapshot), self._made(snapshot, requested)
+        return self._wanted
+
+    def _made(self, snapshot: Snapshot, requested: frozenset[str]) -> Wanted:
+        names, pattern = self._subscription.names, self._subscription.pattern
+        if pattern is None:
+            return Wanted(tuple(sorted(names)), facts=_facts(snapshot, sorted(names | requested)))
+        matched = tuple(sorted(name for name in (*snapshot.topics, *snapshot.unclear) if self._subscription.has(name)))
+        return Wanted((), pattern.pattern, matched, _facts(snapshot, dict.fromkeys((*matched, *sorted(requested)))))
+
+    def forget(self) -> None:
+        """Stop reading the topics."""
+        self._question, self._read = None, (None, None)
+        self._watch.forget(self)
+
+
+def _knows(snapshot: Snapshot, topics: Collection[str] | None) -> bool:
+    return snapshot.known is None if topics is None else snapshot.knows(topics)
+
+
+def _facts(snapshot: Snapshot, names: Iterable[str]) -> dict[str, TopicFact]:
+    """Return the facts about topics. A topic whose state is unclear at present has none."""
+    return {name: _fact(snapshot, name) for name in names if name not in snapshot.unclear}
+
+
+def _fact(snapshot: Snapshot, name: str) -> TopicFact:
+    topic = snapshot.topics.get(name)
+    return TopicFact(name) if topic is None else TopicFact(name, topic.topic_id, len(topic.racks))

@@ -209,7 +209,7 @@ class Coordinators:
         self._sent[sent.request_id] = sent
         if isinstance(request, OffsetCommit) and self._must_wait(sent, request):
             return
-        self.client_(sent, request)
+        self._send(sent, request)
 
     def forget(self, mailbox: str, request_ids: Iterable[str]) -> None:
         """Stop the delivery of answers to these requests of a mailbox."""
@@ -228,7 +228,7 @@ class Coordinators:
 
     # -- the way of a request ------------------------------------------------------------------------------------------
 
-    def client_(self, sent: _Sent, request: Request) -> None:
+    def _send(self, sent: _Sent, request: Request) -> None:
         prefix = sent.at or self._cache.of(sent.group_id, sent.tries)
         if (client := self._clients.get(prefix)) is not None:
             self._store(sent, client.send(self._addressed(request, prefix), partial(self._heard, sent, prefix)))
@@ -286,7 +286,7 @@ class Coordinators:
         del self._commits[_client_of(request)]
         for each in commits.later:
             if each.request is not None and self._sent.get(each.request_id) is each:
-                self.client_(each, each.request)
+                self._send(each, each.request)
 
     def _addressed(self, request: Request, prefix: str) -> Request:
         """Return a request with the name that its mailbox has at a coordinator."""
@@ -315,7 +315,7 @@ class Coordinators:
             self._go_later(sent, request)
             return
         sent.tries = 1 if decision is RetryDecision.SEND_NOW else max(sent.tries, 1)
-        self.client_(sent, request)
+        self._send(sent, request)
 
     def _go_later(self, sent: _Sent, request: Request) -> None:
         sent.tries += 1
@@ -324,7 +324,7 @@ class Coordinators:
 
     def _try_again(self, sent: _Sent, request: Request) -> None:
         sent.timer = None
-        self.client_(sent, request)
+        self._send(sent, request)
 
     async def _open(self, prefix: str) -> None:
         try:
@@ -337,7 +337,7 @@ class Coordinators:
             if sent.request is None or self._sent.get(sent.request_id) is not sent:
                 continue
             if prefix in self._clients:
-                self.client_(sent, sent.request)
+                self._send(sent, sent.request)
             else:
                 self._follow(sent, sent.request, self._cache.record(sent.group_id, prefix, NOT_THERE))
 

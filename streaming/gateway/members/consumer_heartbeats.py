@@ -29,7 +29,7 @@ from coordinator.messages.responses import (
     ConsumerGroupHeartbeatAnswer,
     ErrorAnswer,
 )
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import InFlightRequest
 from streaming.gateway.exchanges.consumer_groups import heartbeat_response
 from streaming.gateway.protocol.messages import encode
 

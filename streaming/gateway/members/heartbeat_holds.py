@@ -23,7 +23,7 @@ from kafka.protocol.consumer.group import HeartbeatResponse
 from coordinator.base.errors import ErrorCode
 from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.responses import RebalanceNotice
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import InFlightRequest
 from streaming.gateway.coordinator.batching import ticks_to_wait
 from streaming.gateway.protocol.api import BEFORE_AUTHENTICATION, Handling
 from streaming.gateway.protocol.messages import encode

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.responses import AnyAnswer, AssignmentNotice, ConsumerGroupHeartbeatAnswer, HeartbeatAnswer
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import InFlightRequest
 from streaming.gateway.coordinator.batching import ticks_to_wait
 from streaming.gateway.coordinator.routing import HeartbeatBatchers
 

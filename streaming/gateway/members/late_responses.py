@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.responses import AnyAnswer
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import InFlightRequest
 
 MEMBERS_MAX = 100
 """The members of one connection whose heartbeats are stored; beyond it the oldest is dropped. A client has one."""

@@ -25,8 +25,7 @@ from coordinator.messages.responses import (
     ConsumerGroupHeartbeatAnswer,
     JoinGroupAnswer,
 )
-from streaming.gateway.connection.flow_control import Flow
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import Flow, InFlightRequest
 from streaming.gateway.connection.tasks import Work
 from streaming.gateway.coordinator.outstanding import key_of
 from streaming.gateway.exchanges.consumer_groups import heartbeat_response

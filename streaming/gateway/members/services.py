@@ -12,7 +12,7 @@ from streaming.gateway.members.topic_updates import TopicUpdates
 from streaming.gateway.members.topics import Topics
 from streaming.gateway.relay.authorizer import Authorizer
 from streaming.gateway.relay.broker_connection import Upstream
-from streaming.gateway.relay.large_requests import Room
+from streaming.gateway.relay.large_produce import Room
 from streaming.gateway.relay.metadata import Cluster
 
 ClientKey = tuple[str, str, str | None]

@@ -17,7 +17,7 @@ from coordinator.base.limits import SUBSCRIBED_NAMES_MAX
 from coordinator.messages.consumer_requests import TopicFact
 from coordinator.messages.fields import NO_TOPIC
 from streaming.errors import UserError
-from streaming.gateway.connection.coalescing import Coalesced
+from streaming.gateway.connection.tasks import Coalesced
 from streaming.gateway.protocol.topic_ids import id_text
 from streaming.gateway.relay.metadata import METADATA_AGE_S, Cluster
 from streaming.kafka.patterns import Matches, Patterns

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import InFlightRequest
 from streaming.gateway.protocol.frames import Frames, FrameTreatment, Piece
 from streaming.gateway.protocol.limits import LAST_BYTES_S
 

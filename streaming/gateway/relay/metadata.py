@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException
 
 from coordinator.base.hashing import java_hash
-from streaming.gateway.connection.coalescing import Coalesced
+from streaming.gateway.connection.tasks import Coalesced
 
 log = logging.getLogger(__name__)
 

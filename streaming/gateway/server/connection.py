@@ -31,8 +31,7 @@ from streaming.gateway.members.services import ClientKey, Shared
 from streaming.gateway.protocol.api import Api, Handling
 from streaming.gateway.protocol.frames import Frames
 from streaming.gateway.protocol.limits import LAST_RESPONSES_S, PIECE_BYTES
-from streaming.gateway.security.authenticate import Authenticating, Identity
-from streaming.gateway.security.client_certificates import principal_of
+from streaming.gateway.security.authenticate import Authenticating, Identity, principal_of
 from streaming.gateway.server.client_transactions import ClientTransactions
 from streaming.gateway.server.dispatcher import REFUSED, Dispatcher, Handler
 from streaming.gateway.server.find_coordinator import FindCoordinator, Negotiating

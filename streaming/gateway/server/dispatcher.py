@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from streaming.gateway.connection.flow_control import Flow
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import Flow, InFlightRequest
 from streaming.gateway.protocol.api import Api, Handling
 from streaming.gateway.protocol.frames import BadFrame, FrameTreatment, Piece
 from streaming.gateway.protocol.limits import RELAYED_BYTES_MAX

@@ -19,8 +19,7 @@ from coordinator.base.limits import GROUP_ID_CHARS_MAX
 from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.requests import OffsetFetch
 from coordinator.messages.responses import AnyAnswer
-from streaming.gateway.connection.flow_control import Flow
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import Flow, InFlightRequest
 from streaming.gateway.connection.tasks import Work
 from streaming.gateway.coordinator.replies import ReplyCollector
 from streaming.gateway.coordinator.routing import Coordinators

@@ -12,8 +12,7 @@ from typing import Any
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer.transaction import EndTxnRequest
 
-from streaming.gateway.connection.flow_control import Flow, Pause
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import Flow, InFlightRequest, Pause
 from streaming.gateway.connection.tasks import Work
 from streaming.gateway.members.services import Shared
 from streaming.gateway.protocol.api import Api

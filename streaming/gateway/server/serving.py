@@ -8,8 +8,7 @@ from coordinator.base.errors import ErrorCode
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, TopicFact
 from coordinator.messages.heartbeats import AnyHeartbeat, Heartbeat
 from coordinator.messages.responses import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, LeaveGroupAnswer
-from streaming.gateway.connection.flow_control import Flow
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import Flow, InFlightRequest
 from streaming.gateway.connection.tasks import Work
 from streaming.gateway.coordinator.routing import ShardAddress
 from streaming.gateway.coordinator.transaction_writer import WRITE_WAIT_S

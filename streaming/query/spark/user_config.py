@@ -17,8 +17,8 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 
-from streaming.config.java_properties import read_properties
 from streaming.config.settings import Settings
+from streaming.config.spellings import read_properties
 from streaming.errors import Exit, UserError
 from streaming.query.spark.spark_config import NEEDED, STATE_STORES, WORKER_PATH
 

@@ -8,8 +8,8 @@ topic that was deleted while no coordinator ran is found as well.
     offsets without an id                get the id that the name has
 
 A broker may be behind the others for a moment. So a report needs two equal answers, one look apart. Each report is a
-request to the coordinator, so a replay contains it; `coordinator.common.offset_topics` has the rules. A report that
-comes twice changes nothing.
+request to the coordinator, so a replay contains it; `coordinator.common.offsets` has the rules. A report that comes
+twice changes nothing.
 
 Source: Kafka's GroupCoordinatorService.onMetadataUpdate.
 """

@@ -1,9 +1,13 @@
-"""Answers from the views, as JSON. `-o json`, `GET /api/...` and the dashboard use the same objects (`rows`)."""
+"""Answers from the views, as JSON. `-o json`, `GET /api/...` and the dashboard use the same objects (`rows`).
+
+A group that moves from Kafka's own coordinator to this one is in both for a while: `compare` shows both.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from coordinator.base.limits import NEVER_MS
 from coordinator.base.states import MOVES, GroupType, Phase
@@ -40,7 +44,7 @@ from streaming.views.history.waits import running_waits
 from streaming.views.sentences.records import to_line
 from streaming.views.sentences.why import explain, explain_with_policies
 from streaming.views.state.causes import GroupKind
-from streaming.views.state.fields import held, known, protocol_of, state_of
+from streaming.views.state.fields import PartitionKey, held, known, protocol_of, state_of
 from streaming.views.state.group import GroupView, weight
 from streaming.views.state.lag import Ends, gone_unread, lag
 from streaming.views.state.streams_tasks import tasks_of
@@ -396,4 +400,68 @@ def _rebalance(group: GroupView, rebalance: Rebalance, begun: Begun) -> Rebalanc
         not_before_ms=rebalance.not_before_ms,
         unplanned_rounds=rebalance.unplanned_rounds,
         estimate=rebalance.estimate,
+    )
+
+
+# -- two coordinators side by side -------------------------------------------------------------------------------------
+
+
+class ComparedPartition(Struct, kw_only=True):
+    """A partition that the group owns or has committed, in both coordinators.
+
+    Args:
+        offset, kafkas_offset: The committed offsets here and at Kafka's coordinator; null without one.
+        ahead: How many records the offset here is ahead of the other one; below 0 if it is behind; null if one is
+            missing.
+        member_id, kafkas_member_id: The owners; null without one.
+    """
+
+    topic: str
+    partition: int
+    offset: int | None
+    kafkas_offset: int | None
+    ahead: int | None
+    member_id: str | None
+    kafkas_member_id: str | None
+
+
+class Comparison(Struct, kw_only=True):
+    """A group in both coordinators. A summary is null where the group does not exist."""
+
+    group_id: str
+    here: GroupSummary | None
+    kafka: GroupSummary | None
+    partitions: list[ComparedPartition]
+
+
+def compare(group_id: str, here: GroupView | None, kafka: GroupView | None, ends: Ends, now_ms: int) -> Comparison:
+    """Return one group of both coordinators, side by side.
+
+    Args:
+        here, kafka: The group in each coordinator; None if it has none of that id.
+    """
+    ours, theirs = _offsets(here, ends), _offsets(kafka, ends)
+    return Comparison(
+        group_id=group_id,
+        here=summary(here, ends, now_ms) if here is not None else None,
+        kafka=summary(kafka, ends, now_ms) if kafka is not None else None,
+        partitions=[_compared(place, ours.get(place), theirs.get(place)) for place in sorted(ours.keys() | theirs)],
+    )
+
+
+def _offsets(group: GroupView | None, ends: Ends) -> dict[PartitionKey, OffsetRow]:
+    return {(row.topic, row.partition): row for row in (offsets(group, ends) if group is not None else ())}
+
+
+def _compared(place: PartitionKey, ours: OffsetRow | None, theirs: OffsetRow | None) -> ComparedPartition:
+    offset = ours.committed_offset if ours is not None else None
+    kafkas_offset = theirs.committed_offset if theirs is not None else None
+    return ComparedPartition(
+        topic=place[0],
+        partition=place[1],
+        offset=offset,
+        kafkas_offset=kafkas_offset,
+        ahead=None if offset is None or kafkas_offset is None else offset - kafkas_offset,
+        member_id=ours.member_id if ours is not None else None,
+        kafkas_member_id=theirs.member_id if theirs is not None else None,
     )

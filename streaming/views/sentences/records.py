@@ -69,8 +69,7 @@ from coordinator.messages.policy_events import (
     SeatVacated,
 )
 from coordinator.state.consumer_group import AWAY_EPOCH
-from streaming.views.sentences.observed import facts, gap_in_words
-from streaming.views.sentences.observed_causes import changed_topics
+from streaming.views.sentences.observed import changed_topics, facts, gap_in_words
 from streaming.views.sentences.rebalances import completed, handovers, started
 from streaming.views.text import (
     brief,

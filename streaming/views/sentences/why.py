@@ -30,9 +30,13 @@ from streaming.views.history.advice import (
 from streaming.views.history.instability import SHORT_MEMBERSHIPS, Begun, times_begun, times_until
 from streaming.views.history.rebalances import Rebalance, latest, rebalances
 from streaming.views.history.waits import WaitedFor, waits
-from streaming.views.sentences.epochs import EpochCause, epochs, in_words
-from streaming.views.sentences.observed import estimate_in_words, unplanned_in_words, what_inferred
-from streaming.views.sentences.observed_why import explain_observed, topics_of
+from streaming.views.sentences.observed import (
+    estimate_in_words,
+    explain_observed,
+    topics_of,
+    unplanned_in_words,
+    what_inferred,
+)
 from streaming.views.sentences.policy_advice import (
     HeldBy,
     SeatCount,
@@ -42,7 +46,7 @@ from streaming.views.sentences.policy_advice import (
     seat_count,
     spared_by,
 )
-from streaming.views.sentences.rounds import rounds_in_words
+from streaming.views.sentences.rebalances import EpochCause, epochs, in_words, rounds_in_words
 from streaming.views.state.causes import GroupKind, cause_of, tells_of_topics
 from streaming.views.state.group import GroupView
 from streaming.views.text import brief, clock, counted, duration, escape, is_standard, naming, reason_in_short

@@ -7,8 +7,8 @@ life of the group. A group that comes from another coordinator goes on counting.
 
 Time decides which versions are missing. Records that existed before the reading began may have holes, because of
 compaction and retention. Of later records, a version that has not come `PATIENCE_MS` after a higher one is missing.
-`coordinator verify` reads whole topics and does not wait: there `streaming.verify.version_audit` decides by the holes
-in the offsets.
+`coordinator verify` reads whole topics and does not wait: there `streaming.verify.watched` decides by the holes in
+the offsets.
 """
 
 from collections.abc import Iterator

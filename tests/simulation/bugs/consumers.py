@@ -1,7 +1,7 @@
 """Bugs of groups of the consumer protocol: members, plans, topics, conversions."""
 
 from coordinator.common import offsets as committed
-from coordinator.consumer import checks, heartbeat, offset_checks, publish, reconcile, target_assignment, topics
+from coordinator.consumer import checks, heartbeat, publish, reconcile, target_assignment, topics
 from coordinator.shard import converting
 from coordinator.state import hot_state_codec
 from coordinator.state.consumer_group import ConsumerGroup
@@ -55,9 +55,9 @@ BUGS = (
     Bug("a gateway's heartbeat renews a session", heartbeat.answer_heartbeat,
         "if not request.again:", "if True:", "ConsumerSessionsAreKept"),
     # -- offsets and conversions ---------------------------------------------------------------------------------------
-    Bug("a commit of any older epoch is accepted", offset_checks.may_commit,
+    Bug("a commit of any older epoch is accepted", checks.may_commit,
         "if is_older and _had_all(group, member, request, config):", "if is_older:", "CommitsComeFromHolders"),
-    Bug("a commit of the member's own epoch is refused", offset_checks.may_commit,
+    Bug("a commit of the member's own epoch is refused", checks.may_commit,
         "if request.generation_id == epoch:", "if request.generation_id == epoch > 3:", "CommitsComeFromHolders"),
     Bug("a parked join is not answered when its group is converted", converting._answer_parked,
         "if member.awaiting_join is not None:", "if False:", "EachRequestIsAnsweredOnce"),

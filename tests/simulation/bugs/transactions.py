@@ -1,7 +1,7 @@
 """Bugs of offsets inside transactions."""
 
 from coordinator.common import offsets, transactions
-from coordinator.consumer import offset_checks as consumer_offsets
+from coordinator.consumer import checks as consumer_offsets
 from coordinator.shard import converting
 from coordinator.shard.state import ShardState
 from coordinator.state import codec

@@ -15,8 +15,7 @@ from coordinator.base.errors import ErrorCode
 from coordinator.messages.requests import DeleteGroup, OffsetToCommit, TxnOffsetCommit
 from coordinator.messages.responses import ErrorAnswer
 from streaming.administration import importing
-from streaming.administration.importing import Choice, Importer, Result, Status
-from streaming.administration.retiring import tombstones
+from streaming.administration.importing import Choice, Importer, Result, Status, tombstones
 from streaming.cli.admin import import_groups as command
 from streaming.cli.lib.options import NotConfirmed
 from streaming.cli.main import app

@@ -17,7 +17,7 @@ from streaming.cli.main import app
 from streaming.config.settings import Settings
 from streaming.errors import NotFound, RequestRefused
 from streaming.views import Views
-from streaming.views.api.comparison import compare
+from streaming.views.api.answers import compare
 from streaming.views.state.fields import PartitionKey
 from tests.streaming.views.observing import Observed, T, member_id
 

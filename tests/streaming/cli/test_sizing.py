@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from streaming.cli.lib.times import BadTime
 from streaming.cli.main import app
 from streaming.errors import Exit
-from streaming.sizing.load import (
+from streaming.sizing.batches import (
     COMMITS_PER_S_MAX,
     GROUPS_MAX,
     HEARTBEAT_INTERVAL_MS_MAX,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.config.java_properties import read_properties
+from streaming.config.spellings import read_properties
 
 LINES: list[tuple[str, dict[str, str]]] = [
     ("a=1", {"a": "1"}),

@@ -12,9 +12,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from streaming.dashboard import live as live_module
-from streaming.dashboard.app import ANSWERS, App
+from streaming.dashboard.app import ANSWERS, HEADERS, LOOPBACK_NAMES, App, names_of
 from streaming.dashboard.live import LiveViews, Phase, Status
-from streaming.dashboard.request_filter import HEADERS, LOOPBACK_NAMES, names_of
 from streaming.views import GroupView, Raw
 from streaming.views.api import answers
 from streaming.views.state.lag import Bounds

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import streaming.dashboard
-from streaming.dashboard.files import read_all
+from streaming.dashboard.app import read_all
 
 STATIC = Path(streaming.dashboard.__file__).parent / "static"
 BYTES_MAX = 200_000

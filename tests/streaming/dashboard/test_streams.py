@@ -14,8 +14,7 @@ import jsonschema
 import pytest
 
 from streaming.dashboard.app import ANSWERS, STREAMS_MAX
-from streaming.dashboard.feed import Feed
-from streaming.dashboard.live import LiveViews, Phase, Status
+from streaming.dashboard.live import Feed, LiveViews, Phase, Status
 from streaming.dashboard.server import WebServer
 from streaming.dashboard.streams import STATUS_EVENTS, Stream
 from streaming.errors import PortTaken

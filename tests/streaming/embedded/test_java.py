@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.embedded.java import find_java, version_of
-from streaming.embedded.java_packages import install_command, install_command_here
+from streaming.embedded.java import find_java, install_command, install_command_here, version_of
 from streaming.errors import JavaMissing
 
 HERE = install_command_here()

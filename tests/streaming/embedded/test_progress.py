@@ -1,6 +1,6 @@
 """Tests of the progress of a download, which is read from Ivy's output."""
 
-from streaming.embedded.progress import Download
+from streaming.embedded.jars import Download
 
 STARTED = "downloading https://example.org/org/apache/kafka/one-4.4.0.jar ..."
 ENDED = "[SUCCESSFUL ] org.apache.kafka#one;4.4.0!one.jar (12ms)"

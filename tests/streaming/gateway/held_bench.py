@@ -13,7 +13,7 @@ from coordinator.messages.responses import (
     ConsumerGroupHeartbeatAnswer,
     ErrorAnswer,
 )
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import InFlightRequest
 from streaming.gateway.members.consumer_heartbeats import ConsumerHeartbeatHolds
 from streaming.gateway.protocol.definitions import ConsumerGroupHeartbeatResponse
 from streaming.gateway.protocol.messages import Header

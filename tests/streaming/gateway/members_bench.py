@@ -6,7 +6,7 @@ from typing import Any
 
 from coordinator.messages.consumer_requests import GroupTopics
 from coordinator.messages.responses import AssignedTopic, ConsumerGroupHeartbeatAnswer
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import InFlightRequest
 from streaming.gateway.protocol.definitions import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from streaming.gateway.protocol.topic_ids import id_of
 from tests.streaming.gateway.parts import fact_of

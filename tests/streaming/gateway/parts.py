@@ -12,9 +12,8 @@ from coordinator.base.hashing import shard_of
 from coordinator.messages.consumer_requests import TopicFact
 from coordinator.messages.requests import Request
 from coordinator.messages.responses import AnyAnswer, RebalanceNotice
-from streaming.gateway.connection.flow_control import Flow
+from streaming.gateway.connection.flow_control import Flow, InFlightRequest
 from streaming.gateway.connection.metrics import Metrics
-from streaming.gateway.connection.request_queue import InFlightRequest
 from streaming.gateway.connection.send_buffer import MemoryBudget, SendBuffer
 from streaming.gateway.coordinator.batching import HeartbeatBatcher, SendSingle
 from streaming.gateway.coordinator.outstanding import OutstandingHeartbeats
@@ -28,7 +27,7 @@ from streaming.gateway.protocol.messages import Header
 from streaming.gateway.protocol.topic_ids import id_text
 from streaming.gateway.relay.authorizer import Authorizer
 from streaming.gateway.relay.broker_connection import Upstream
-from streaming.gateway.relay.large_requests import Room
+from streaming.gateway.relay.large_produce import Room
 from streaming.gateway.relay.metadata import Address
 from streaming.gateway.server.apis import APIS
 from streaming.kafka.transactional import Transaction

@@ -3,7 +3,7 @@
 from typing import Any
 
 from coordinator.messages.responses import AssignmentNotice, RebalanceNotice
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import InFlightRequest
 from streaming.gateway.connection.tasks import Work
 from streaming.gateway.members.heartbeat_holds import HeartbeatHolds
 from streaming.gateway.members.mailbox import Mailbox

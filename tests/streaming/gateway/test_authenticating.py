@@ -11,7 +11,7 @@ from kafka.protocol.sasl import (
 )
 
 from coordinator.base.access import ANONYMOUS
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import InFlightRequest
 from streaming.gateway.protocol.frames import BadFrame, with_length
 from streaming.gateway.security.acls import Client
 from streaming.gateway.security.authenticate import Authenticating, Identity

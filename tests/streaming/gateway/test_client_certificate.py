@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from streaming.gateway.security.client_certificates import principal_of
+from streaming.gateway.security.authenticate import principal_of
 from tests.differential.java_assignors import java
 
 NAMES = {

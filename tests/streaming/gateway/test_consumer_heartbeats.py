@@ -7,7 +7,7 @@ import pytest
 from coordinator.base.errors import ErrorCode
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import InFlightRequest
 from streaming.gateway.members.consumer_heartbeats import (
     MARGIN_MS,
     MEMBERS_MAX,

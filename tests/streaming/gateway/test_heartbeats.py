@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from kafka.protocol.consumer.group import HeartbeatResponse
 
 from coordinator.messages.responses import RebalanceNotice
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import InFlightRequest
 from streaming.gateway.members.heartbeat_holds import HeartbeatHolds
 from streaming.gateway.protocol.messages import Header
 from streaming.gateway.server.apis import APIS

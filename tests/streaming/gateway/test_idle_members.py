@@ -13,7 +13,7 @@ from coordinator.messages.responses import (
     ErrorAnswer,
     HeartbeatsAnswer,
 )
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import InFlightRequest
 from streaming.gateway.coordinator.batching import SPARE_MS
 from streaming.gateway.members.idle import MEMBERS_MAX, IdleMembers
 from streaming.gateway.protocol.definitions import ConsumerGroupHeartbeatRequest

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
 from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import InFlightRequest
 from streaming.gateway.members import late_responses as module
 from streaming.gateway.members.late_responses import LateResponses
 from tests.streaming.gateway.examples import WHO

@@ -11,14 +11,13 @@ from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
 
-from streaming.gateway.connection.flow_control import Pause
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import InFlightRequest, Pause
 from streaming.gateway.connection.tasks import Work
 from streaming.gateway.protocol.frames import BadFrame, FrameTreatment, with_length
 from streaming.gateway.protocol.limits import IN_FLIGHT_MAX
 from streaming.gateway.protocol.messages import Header
 from streaming.gateway.relay.broker_connection import Upstream
-from streaming.gateway.relay.large_requests import Room
+from streaming.gateway.relay.large_produce import Room
 from streaming.gateway.security.authenticate import Identity
 from streaming.gateway.server.apis import APIS
 from streaming.gateway.server.relaying import Relaying

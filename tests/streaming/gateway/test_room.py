@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from streaming.gateway.relay.large_requests import Room
+from streaming.gateway.relay.large_produce import Room
 
 
 class Bench:

@@ -10,7 +10,7 @@ from coordinator.base.errors import ErrorCode
 from coordinator.base.limits import RECORD_BYTES_MAX
 from coordinator.messages.responses import AnyAnswer, HeartbeatAnswer
 from streaming.gateway.connection import send_buffer
-from streaming.gateway.connection.request_queue import InFlightRequest, RequestQueue
+from streaming.gateway.connection.flow_control import InFlightRequest, RequestQueue
 from streaming.gateway.connection.send_buffer import Holder, MemoryBudget, SendBuffer
 from streaming.gateway.coordinator.replies import TOO_MUCH, ReplyCollector
 from streaming.gateway.protocol.limits import (

@@ -6,7 +6,7 @@ from coordinator.base.errors import ErrorCode
 from coordinator.messages.heartbeats import Heartbeat, Heartbeats
 from coordinator.messages.requests import OffsetCommit
 from coordinator.messages.responses import ErrorAnswer, HeartbeatAnswer, RebalanceNotice
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import InFlightRequest
 from streaming.gateway.protocol.api import Handling
 from streaming.gateway.protocol.messages import Header
 from streaming.gateway.server.apis import APIS

@@ -31,7 +31,7 @@ from streaming.gateway.coordinator import transaction_writer
 from streaming.gateway.coordinator.routing import ShardAddress
 from streaming.gateway.coordinator.transaction_writer import WRITE_WAIT_S, Transactions, Written
 from streaming.gateway.relay.authorizer import Authorizer
-from streaming.gateway.security.broker_acls import NOTHING_IS_ALLOWED
+from streaming.gateway.security.acls import NOTHING_IS_ALLOWED
 from streaming.gateway.server import serving
 from streaming.gateway.server.connection import Connection
 from streaming.kafka.transactional import Transaction, TransactionWriter, WrittenRecord

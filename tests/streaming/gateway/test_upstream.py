@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from streaming.gateway.connection.request_queue import InFlightRequest
+from streaming.gateway.connection.flow_control import InFlightRequest
 from streaming.gateway.protocol.frames import BadFrame, Piece, with_length
 from streaming.gateway.relay import broker_connection as module
 from streaming.gateway.relay.broker_connection import Upstream

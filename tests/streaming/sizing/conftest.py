@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.sizing.costs import Figure
-from streaming.sizing.table import read_costs
+from streaming.sizing.costs import Figure, read_costs
 
 ROUND = Path(__file__).with_name("costs.json")
 

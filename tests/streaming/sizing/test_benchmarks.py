@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.sizing.costs import COSTS, Figure
-from streaming.sizing.load import Load
-from streaming.sizing.table import read_costs, shipped_costs
+from streaming.sizing.batches import Load
+from streaming.sizing.costs import COSTS, Figure, read_costs, shipped_costs
 from tests.benchmarks import costs as benchmark
 from tests.benchmarks.bench import BenchFailed
 from tests.benchmarks.costs import (

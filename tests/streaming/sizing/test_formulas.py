@@ -8,10 +8,19 @@ from coordinator.base.limits import ASSIGNMENTS_MAX, SESSION_TIMEOUT_MS_MAX
 from streaming.config.settings import Settings
 from streaming.kafka.topics import layout
 from streaming.sizing import plan
-from streaming.sizing.batches import MEDIAN, NEARLY_ALL, Batches, broker_bytes_per_s, state_bytes
+from streaming.sizing.batches import (
+    HEARTBEAT_INTERVAL_MS_MAX,
+    HEARTBEAT_INTERVAL_MS_MIN,
+    MEDIAN,
+    MEMBERS_MAX,
+    NEARLY_ALL,
+    Batches,
+    Load,
+    broker_bytes_per_s,
+    state_bytes,
+)
 from streaming.sizing.costs import COSTS, CostMissing, Costs, Figure
 from streaming.sizing.lines import GATEWAY_CONNECTIONS, LINES, REPLY_PARTITIONS, Scope, sizes
-from streaming.sizing.load import HEARTBEAT_INTERVAL_MS_MAX, HEARTBEAT_INTERVAL_MS_MIN, MEMBERS_MAX, Load
 
 Table = dict[str, Figure]
 LOAD = Load(groups=1_000, members=10, heartbeat_interval_ms=5_000)

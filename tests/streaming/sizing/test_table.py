@@ -7,11 +7,20 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import Exit
-from streaming.sizing.batches import MEDIAN, Batches, state_bytes
-from streaming.sizing.costs import COSTS, VALUE_MAX, Costs, Figure
-from streaming.sizing.load import Load
-from streaming.sizing.table import FIGURE_CHARS_MAX, FILE_BYTES_MAX, BadCosts, parse, read_costs, shipped_costs
-from streaming.sizing.table import write_costs as write
+from streaming.sizing.batches import MEDIAN, Batches, Load, state_bytes
+from streaming.sizing.costs import (
+    COSTS,
+    FIGURE_CHARS_MAX,
+    FILE_BYTES_MAX,
+    VALUE_MAX,
+    BadCosts,
+    Costs,
+    Figure,
+    parse,
+    read_costs,
+    shipped_costs,
+)
+from streaming.sizing.costs import write_costs as write
 from tests.benchmarks import __main__ as benchmarks
 from tests.benchmarks.core_bytes import bytes_of_state_and_records
 from tests.docs.pages import DOCS, ROOT

@@ -8,7 +8,7 @@ import pytest
 from coordinator.messages.move_requests import AdoptGroup
 from streaming.verify.findings import Finding, Kind, Report
 from streaming.verify.stays import WRONG_MAX
-from streaming.verify.version_audit import CLOCKS_APART_MS
+from streaming.verify.watched import CLOCKS_APART_MS
 from tests.streaming.verify.writing import (
     START_MS,
     Writing,

@@ -10,7 +10,7 @@ from coordinator.messages.group_records import OffsetRecord
 from streaming.verify.findings import Kind
 from streaming.verify.stays import SUSPECTS_MAX, GroupStays
 from streaming.verify.stays import Written as Place
-from streaming.verify.version_audit import CLOCKS_APART_MS
+from streaming.verify.watched import CLOCKS_APART_MS
 from tests.coordinator.moving.simulation import Simulation
 from tests.streaming.verify.writing import (
     START_MS,

@@ -17,7 +17,7 @@ from coordinator.classic import admin, join, leave, policy_deadlines, rebalance
 from coordinator.consumer import admin as consumer_administration
 from coordinator.consumer import classic_members, deadlines, describe, heartbeat
 from coordinator.consumer import leave as consumer_leaving
-from coordinator.consumer.offset_checks import may_commit
+from coordinator.consumer.checks import may_commit
 from coordinator.messages.events import (
     AnyEvent,
     CommitRejected,

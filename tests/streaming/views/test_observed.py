@@ -10,8 +10,7 @@ from coordinator.messages.observed_events import TopicChange, TopicsNamed
 from streaming.views import GroupView
 from streaming.views.api import answers
 from streaming.views.history.advice import ADVICE, OF_CONSUMERS, Advice, for_brokers
-from streaming.views.sentences.observed import REASONS_SHOWN
-from streaming.views.sentences.observed_why import SHORT_MEMBERSHIPS, UNCHANGED_MS
+from streaming.views.sentences.observed import REASONS_SHOWN, SHORT_MEMBERSHIPS, UNCHANGED_MS
 from streaming.views.sentences.records import to_line
 from streaming.views.sentences.why import Why, why
 from streaming.views.text import clock

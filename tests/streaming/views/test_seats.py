@@ -11,7 +11,7 @@ from streaming.views import Views
 from streaming.views.api import answers
 from streaming.views.history.owners import spans_of_owners, token_at
 from streaming.views.history.vacancies import SeatHistory, hold_now
-from streaming.views.sentences.vacancies import hold_in_words, quarantine_in_words, vacancy_in_words
+from streaming.views.sentences.rebalances import hold_in_words, quarantine_in_words, vacancy_in_words
 from streaming.views.sentences.why import Why, why
 from streaming.views.text import clock
 from tests.streaming.views.deploy import (

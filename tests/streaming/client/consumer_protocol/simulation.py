@@ -11,7 +11,7 @@ from coordinator.base.config import Config
 from coordinator.base.errors import name_of
 from coordinator.base.states import Phase
 from coordinator.member.consumer_config import ConsumerProtocolConfig, Wanted
-from coordinator.member.consumer_states import State
+from coordinator.member.consumer_member import State
 from coordinator.member.effects import CommitEnded, Effect, FetchEnded
 from coordinator.member.owned_partitions import Change
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, TopicFact
@@ -20,8 +20,7 @@ from coordinator.messages.outputs import Output
 from coordinator.messages.requests import OffsetToCommit, Request, TopicPartitions
 from coordinator.messages.responses import AnyAnswer, HeartbeatAnswer, HeartbeatsAnswer, Reply
 from coordinator.state.consumer_group import ConsumerGroup
-from streaming.client.consumer_protocol.driver import ConsumerProtocolDriver
-from streaming.client.consumer_protocol.participant import ConsumerProtocolParticipant
+from streaming.client.consumer_protocol.participant import ConsumerProtocolDriver, ConsumerProtocolParticipant
 from streaming.client.member import resource_id
 from streaming.kafka.patterns import matching
 from tests.streaming.client.contract import CallbacksInOrder

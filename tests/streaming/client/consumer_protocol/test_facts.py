@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.member.consumer_config import Wanted
 from coordinator.messages.consumer_requests import TopicFact
-from streaming.client.consumer_protocol.facts import SubscribedTopics
+from streaming.client.consumer_protocol.participant import SubscribedTopics
 from streaming.client.member import resource_id
 from streaming.client.subscription import Subscription
 from streaming.client.topics import Snapshot, Topic

@@ -5,8 +5,7 @@ import pytest
 from coordinator.base.errors import ErrorCode
 from coordinator.base.limits import NEVER_MS
 from coordinator.member.consumer_config import Wanted
-from coordinator.member.consumer_member import AssignmentChanged
-from coordinator.member.consumer_states import State
+from coordinator.member.consumer_member import AssignmentChanged, State
 from coordinator.member.effects import CoordinatorSilent, Failed, Left, PartitionsLost
 from coordinator.messages.consumer_requests import TopicFact
 from coordinator.messages.responses import Ask, AssignmentNotice, ConsumerGroupHeartbeatAnswer

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from coordinator.member.consumer_states import IN_GROUP, MOVES, Cause, State, move
+from coordinator.member.consumer_member import IN_GROUP, MOVES, Cause, State, move
 
 
 @pytest.mark.parametrize(("state", "cause"), [*itertools.product(State, Cause)], ids=lambda each: each.name)

@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.consumer.heartbeat import assigned_topics
-from coordinator.member.consumer_states import State
+from coordinator.member.consumer_member import State
 from coordinator.messages.events import GroupConverted, MemberBack, MemberExpired, MemberLeft, RebalanceStarted
 from coordinator.messages.requests import JoinGroup, Request
 from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer
