@@ -4,7 +4,6 @@ The health checks of the query and of a gateway use it.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, Self
@@ -15,6 +14,7 @@ from streaming.config.settings import Settings
 from streaming.config.timeouts import REPEATED_ANSWER_WAIT_S
 from streaming.kafka.offsets import OffsetAsker, Offsets
 from streaming.kafka.reach import Reach
+from streaming.watcher import Watcher
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Handled(Protocol):
         """The number of batches that have ended since the start."""
 
 
-class BrokerMonitor:
+class BrokerMonitor(Watcher):
     """A thread that requests the end of the request topic every few seconds, inside a `with` block.
 
     Args:
@@ -43,6 +43,7 @@ class BrokerMonitor:
     """
 
     def __init__(self, ask: Callable[[], Offsets], tallies: Handled | None = None, tolerated: float = 0.0) -> None:
+        super().__init__("the check of the brokers", end_wait_s=0)
         self._ask, self._tallies = ask, tallies
         self._reach = Reach(tolerated, lambda: time.monotonic())
         self._moved_s = time.monotonic()
@@ -50,21 +51,12 @@ class BrokerMonitor:
         self._ends: dict[int, int] = {}
         self.waiting: int | None = None
         """The number of requests that wait: of a partition out of reach, at least those that were there before."""
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="pulse", daemon=True)
 
     @classmethod
     def of(cls, settings: Settings, tallies: Handled | None = None, tolerated: float = 0.0) -> Self:
-        """Return a pulse for the brokers of these settings."""
+        """Return a monitor for the brokers of these settings."""
         asker = OffsetAsker(settings, "coordinator-pulse")
         return cls(lambda: asker.ask_all(settings.requests_topic, REPEATED_ANSWER_WAIT_S), tallies, tolerated)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._closing.set()  # the thread may wait for unavailable brokers; the process does not wait for it
 
     def not_ready_reasons(self) -> Sequence[str]:
         """Return the reasons why a process that needs the brokers is not ready."""

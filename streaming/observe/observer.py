@@ -180,7 +180,7 @@ class Observer:
         self._report("Starting Spark.")
         spark = open_own_session(settings, self._report, self._java_options)
         settings = self.settings = located(spark, settings, CAUSES)
-        self._store.start(spark, settings)
+        self._store.start_on(spark, settings)
         ids = topics.topic_ids(settings, own)
         ProgressLog(self.observed, QUERY_NAME).attach(spark)
         work = lambda: self._open(spark, found, own, ids)  # noqa: E731
@@ -189,7 +189,7 @@ class Observer:
         self._naming = [Naming.of(settings, self.observed), TopicNaming.of(settings, self.observed)]
         for each in self._naming:
             each.start()
-        self._topic_watch.start(ids)
+        self._topic_watch.start_on(ids)
         self.watch = SourceWatch.of(settings, found, self.observed)
         self.watch.start()
         self._await_first_batch(has_records=has_records)

@@ -5,7 +5,6 @@ grows. Groups of that partition are then known only up to that offset.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 
@@ -18,6 +17,7 @@ from streaming.kafka.offsets import OffsetAsker, Offsets
 from streaming.kafka.reach import Reach
 from streaming.observe.source import CLIENT_ID, Source
 from streaming.observe.tally import Observed
+from streaming.watcher import Watcher
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ Ends = Callable[[], tuple[Offsets, Offsets]]
 """Returns the last stable offsets and the ends of the partitions."""
 
 
-class SourceWatch:
+class SourceWatch(Watcher):
     """The thread. Any thread may read its findings.
 
     Args:
@@ -38,6 +38,7 @@ class SourceWatch:
     """
 
     def __init__(self, ask: Ends, observed: Observed, now_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__("the check of the source", end_wait_s=0)
         self._ask, self._observed, self._now_s = ask, observed, now_s
         self._stable: dict[int, tuple[int, float]] = {}
         self._reported: set[int] = set()
@@ -46,8 +47,6 @@ class SourceWatch:
         self._moved_s, self._batches = now_s(), 0
         self.records_behind: int | None = None
         self.held_back: dict[int, float] = {}
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="source-watch", daemon=True)
 
     @classmethod
     def of(cls, settings: Settings, source: Source, observed: Observed) -> "SourceWatch":
@@ -61,14 +60,6 @@ class SourceWatch:
             return stable, of_all.ask(places, wait_s=REPEATED_ANSWER_WAIT_S)
 
         return cls(ask, observed)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop the thread. A request that is under way ends with the process at the latest."""
-        self._closing.set()
 
     def not_ready_reasons(self) -> list[str]:
         """Return the reasons why the observer's view is not the brokers'."""

@@ -144,7 +144,7 @@ class Coordinator:
         self._report("Starting Spark.")
         spark = open_session(settings, self._report, self._java_options)
         settings = self.settings = located(spark, settings, CAUSES)
-        self._store.start(spark, settings)
+        self._store.start_on(spark, settings)
         if self.lease is not None:  # a driver that could not take over does not stand by
             self._store.attempt(lambda: self._refuse_lost(spark), self._refusal)
         if self.lease is None or await_lease(spark, settings, self.lease, self._stopping, self._report):
@@ -160,11 +160,11 @@ class Coordinator:
         if self._store.attempt(lambda: self._open(spark, held), self._refusal) is None:
             return
         self._alarm.start()
-        self._topic_watch.start(held)
+        self._topic_watch.start_on(held)
         self._await_first_batch()
         assert self._query is not None
         self._follow_with_wakeup(self._query)
-        self._log_watch.start(spark, settings)
+        self._log_watch.start_on(spark, settings)
         self._repeats.start()
         self._offset_topics.start()
         self.transactions.start()

@@ -1,11 +1,13 @@
 """Tests of the observer's threads and figures, without brokers and without Spark."""
 
+import queue
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from streaming import watcher
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
 from streaming.kafka.acls import SOURCE_TOPIC, Role, commands
@@ -16,6 +18,7 @@ from streaming.observe.operator import Name
 from streaming.observe.tally import Observed, Tally, read_to
 from streaming.observe.watch import HELD_BACK_S, SourceWatch
 from streaming.query.spark.failures import because
+from tests.system.waiting import HANG_S
 
 SETTINGS = Settings(bootstrap_servers="kafka:9092").observing()
 
@@ -133,6 +136,25 @@ def test_id_without_a_topic_is_looked_for_again_after_a_while() -> None:
     now_s[0] += 0.1
     naming.answer()
     assert (topics.finds, topics.written) == (2, [Name(0, "id1", "orders")])
+
+
+def test_naming_that_fails_begins_again_after_any_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: list[Exception] = [KafkaException("no broker"), RuntimeError("any other error")]
+    written = queue.Queue[list[Name]]()
+    observed = asked("id1")
+
+    def find() -> dict[str, str]:
+        observed.names_wanted.set()  # the next batch asks again
+        if failures:
+            raise failures.pop(0)
+        return {"id1": "orders"}
+
+    monkeypatch.setattr(watcher, "RETRY_WAIT_S", 0.0)
+    naming = Naming(find, lambda names: written.put(list(names)), observed)
+    naming.start()
+    assert written.get(timeout=HANG_S) == [Name(0, "id1", "orders")]
+    naming.close()
+    assert not failures
 
 
 # -- transactions that hold the source back ----------------------------------------------------------------------------
