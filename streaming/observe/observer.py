@@ -190,7 +190,7 @@ class Observer:
         for each in self._naming:
             each.start()
         self._topic_watch.start_on(ids)
-        self.watch = SourceWatch.of(settings, found, self.observed)
+        self.watch = SourceWatch.of_source(settings, found, self.observed)
         self.watch.start()
         self._await_first_batch(has_records=has_records)
 

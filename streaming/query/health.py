@@ -52,13 +52,13 @@ class QueryHealth:
         return [*wrong, *self._coordinator.not_ready_reasons(), *self._brokers.not_ready_reasons()]
 
     def _stalled(self, stalled_s: float) -> str:
-        return f"no batch has ended for {stalled_s:.0f} s though {self._brokers.waiting} requests wait"
+        return f"no batch has ended for {stalled_s:.0f} s though {self._brokers.records_behind} requests wait"
 
     def figures(self) -> dict[str, object]:
         latest = self._coordinator.tallies.latest
         role = "stand by" if self._coordinator.is_standing_by else "active"
         batch = latest._asdict() if latest else None
-        return {"role": role, "requests_waiting": self._brokers.waiting, "batch": batch}
+        return {"role": role, "requests_waiting": self._brokers.records_behind, "batch": batch}
 
 
 class _Figures(Collector):
@@ -89,11 +89,11 @@ class _Figures(Collector):
             )
             yield GaugeMetricFamily("groupcoord_state_bytes", "Memory of the shards' states.", latest.state_bytes)
         yield from self._of_transactions()
-        if self._brokers.waiting is not None:
+        if self._brokers.records_behind is not None:
             yield GaugeMetricFamily(
                 "groupcoord_requests_waiting",
                 "Records of the request topic that no ended batch has read.",
-                self._brokers.waiting,
+                self._brokers.records_behind,
             )
 
     def _of_transactions(self) -> Iterator[Metric]:
