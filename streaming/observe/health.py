@@ -51,9 +51,11 @@ class _Figures(Collector):
 
     def collect(self) -> Iterable[Metric]:
         observed, watch = self._observer.observed, self._observer.watch
-        batches, duration_ms, published = observed.totals
-        yield CounterMetricFamily("groupcoord_observe_batches", "Batches ended.", batches)
-        yield CounterMetricFamily("groupcoord_observe_batch_seconds", "Duration of these batches.", duration_ms / 1_000)
+        totals = observed.totals
+        yield CounterMetricFamily("groupcoord_observe_batches", "Batches ended.", totals["batches"])
+        yield CounterMetricFamily(
+            "groupcoord_observe_batch_seconds", "Duration of these batches.", totals["duration_ms"] / 1_000
+        )
         records = CounterMetricFamily(
             "groupcoord_observe_records", "Records of the source, by the number of their type.", labels=["type"]
         )
@@ -64,7 +66,7 @@ class _Figures(Collector):
         yield CounterMetricFamily(
             "groupcoord_observe_unreadable", "Records that could not be read.", observed.records.get(UNREADABLE, 0)
         )
-        yield CounterMetricFamily("groupcoord_observe_published", "Records and events written.", published)
+        yield CounterMetricFamily("groupcoord_observe_published", "Records and events written.", totals["published"])
         yield GaugeMetricFamily(
             "groupcoord_observe_ids_without_name", "Topic ids without a name.", observed.unnamed_total
         )

@@ -26,7 +26,7 @@ from streaming.observe.failures import CAUSES
 from streaming.observe.naming import Naming
 from streaming.observe.operator import INPUT_COLUMNS, STATE_SCHEMA, ObserveOperator, Start
 from streaming.observe.source import Source
-from streaming.observe.tally import Observed, ProgressLog
+from streaming.observe.tally import Observed
 from streaming.observe.topic_naming import TopicNaming
 from streaming.observe.watch import SourceWatch
 from streaming.query.checkpoint import checkpoint
@@ -47,7 +47,7 @@ from streaming.query.spark.session import check_java, open_session
 from streaming.query.spark.spark_config import SPARK_CONFIG, fixed
 from streaming.query.spark.user_config import user_config, with_users
 from streaming.query.watchers.outages import Outage
-from streaming.query.watchers.progress import observed
+from streaming.query.watchers.progress import ProgressLog, observed
 from streaming.query.watchers.store_watch import StoreWatch
 from streaming.query.watchers.topic_watch import TopicWatch
 from streaming.wire.records import OutputTopics

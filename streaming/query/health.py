@@ -70,13 +70,15 @@ class _Figures(Collector):
 
     def collect(self) -> Iterable[Metric]:
         totals, latest = self._tallies.totals, self._tallies.latest
-        yield CounterMetricFamily("groupcoord_batches", "Batches ended.", totals.batches)
-        yield CounterMetricFamily("groupcoord_batch_seconds", "Duration of these batches.", totals.duration_ms / 1_000)
-        yield CounterMetricFamily("groupcoord_requests", "Requests handled.", totals.requests)
-        yield CounterMetricFamily("groupcoord_heartbeats", "Heartbeats among these requests.", totals.heartbeats)
-        yield CounterMetricFamily("groupcoord_answers", "Responses written.", totals.answered)
+        yield CounterMetricFamily("groupcoord_batches", "Batches ended.", totals["batches"])
+        yield CounterMetricFamily(
+            "groupcoord_batch_seconds", "Duration of these batches.", totals["duration_ms"] / 1_000
+        )
+        yield CounterMetricFamily("groupcoord_requests", "Requests handled.", totals["requests"])
+        yield CounterMetricFamily("groupcoord_heartbeats", "Heartbeats among these requests.", totals["heartbeats"])
+        yield CounterMetricFamily("groupcoord_answers", "Responses written.", totals["answered"])
         parts = CounterMetricFamily("groupcoord_batch_part_seconds", "Parts of these durations.", labels=["part"])
-        for part, took_ms in totals.parts_ms.items():
+        for part, took_ms in self._tallies.parts_ms.items():
             parts.add_metric([part], took_ms / 1_000)
         yield parts
         if latest:

@@ -15,9 +15,10 @@ from streaming.kafka.offsets import Offsets, Why
 from streaming.observe.failures import CAUSES
 from streaming.observe.naming import ASK_AGAIN_S, Naming
 from streaming.observe.operator import Name
-from streaming.observe.tally import Observed, Tally, read_to
+from streaming.observe.tally import Observed, Tally
 from streaming.observe.watch import HELD_BACK_S, SourceWatch
 from streaming.query.spark.failures import because
+from streaming.query.watchers.progress import read_to
 from tests.system.waiting import HANG_S
 
 SETTINGS = Settings(bootstrap_servers="kafka:9092").observing()
@@ -50,12 +51,12 @@ def test_figures_are_sums_over_batches_and_the_last_of_each_partition() -> None:
     assert observed.latest is not None
     assert (observed.latest.batch_id, observed.latest.groups, observed.latest.records) == (1, 9, 4)
     assert observed.records == {"1": 11, "2": 1, "unreadable": 2}
-    assert observed.totals == (2, 500, 12)
+    assert observed.totals == {"batches": 2, "duration_ms": 500, "published": 12}
     assert observed.read_to == {0: 10}
 
 
 def test_position_is_that_in_the_source_and_not_in_the_topic_of_names() -> None:
-    assert read_to(progress(ends={"0": 5, "3": 8})) == {0: 5, 3: 8}
+    assert read_to(progress(ends={"0": 5, "3": 8}), SOURCE_TOPIC) == {0: 5, 3: 8}
     assert read_to({"sources": [{"endOffset": None}]}) == {}
 
 
