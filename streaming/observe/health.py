@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 
 from streaming.observe.observer import Observer
 from streaming.observe.tally import UNREADABLE
-from streaming.query.health import QUERY_SILENT_S, STALLED_S
+from streaming.query.health import hung_reasons
 
 
 class ObserverHealth:
@@ -22,12 +22,7 @@ class ObserverHealth:
         self.registry.register(_Figures(observer))
 
     def unhealthy_reasons(self) -> Sequence[str]:
-        wrong, watch = [], self._observer.watch
-        if (silent_s := self._observer.silent_s()) > QUERY_SILENT_S:
-            wrong.append(f"Spark has not reported for {silent_s:.0f} s whether the query is active")
-        if watch is not None and (stalled_s := watch.stalled_s()) > STALLED_S:
-            wrong.append(f"no batch has ended for {stalled_s:.0f} s though {watch.records_behind} records wait")
-        return wrong
+        return hung_reasons(self._observer, self._observer.watch, "records")
 
     def not_ready_reasons(self) -> Sequence[str]:
         watch = self._observer.watch

@@ -1,4 +1,4 @@
-"""The query's health checks and its metrics for Prometheus."""
+"""The query's health checks and its metrics for Prometheus, and the health of any query."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 from streaming.kafka.broker_monitor import BrokerMonitor
 from streaming.moments import monotonic_ms
 from streaming.query.coordinator import Coordinator
+from streaming.query.running_query import RunningQuery
 from streaming.query.watchers.progress import Tallies
 from streaming.query.watchers.unsettled import Unsettled
 
@@ -26,6 +27,26 @@ SLOW_S = 20.0
 whatever the reason, and a restart would not help."""
 
 
+def hung_reasons(query: RunningQuery, monitor: BrokerMonitor | None, records: str) -> list[str]:
+    """Return why a query counts as hung.
+
+    Args:
+        monitor: The monitor of its source, once it runs.
+        records: The records of its source, in the plural.
+    """
+    wrong = []
+    if (silent_s := query.silent_s()) > QUERY_SILENT_S:
+        wrong.append(f"Spark has not reported for {silent_s:.0f} s whether the query is active")
+    if monitor is not None and (stalled_s := monitor.stalled_s()) > STALLED_S:
+        wrong.append(stalled(monitor, stalled_s, records))
+    return wrong
+
+
+def stalled(monitor: BrokerMonitor, stalled_s: float, records: str) -> str:
+    """Return the reason about a query that has ended no batch for some seconds."""
+    return f"no batch has ended for {stalled_s:.0f} s though {monitor.records_behind} {records} wait"
+
+
 class QueryHealth:
     """The health of the query."""
 
@@ -37,22 +58,14 @@ class QueryHealth:
         self.registry.register(_Figures(coordinator.tallies, coordinator.transactions.unsettled, brokers))
 
     def unhealthy_reasons(self) -> Sequence[str]:
-        wrong = []
-        if (silent_s := self._coordinator.silent_s()) > QUERY_SILENT_S:
-            wrong.append(f"Spark has not reported for {silent_s:.0f} s whether the query is active")
-        if (stalled_s := self._brokers.stalled_s()) > STALLED_S:
-            wrong.append(self._stalled(stalled_s))
-        return wrong
+        return hung_reasons(self._coordinator, self._brokers, "requests")
 
     def not_ready_reasons(self) -> Sequence[str]:
         is_first_over = self._coordinator.tallies.latest or self._coordinator.is_standing_by
         wrong = [] if is_first_over else ["the first batch has not ended yet"]
         if SLOW_S < (stalled_s := self._brokers.stalled_s()) <= STALLED_S:
-            wrong.append(self._stalled(stalled_s))
+            wrong.append(stalled(self._brokers, stalled_s, "requests"))
         return [*wrong, *self._coordinator.not_ready_reasons(), *self._brokers.not_ready_reasons()]
-
-    def _stalled(self, stalled_s: float) -> str:
-        return f"no batch has ended for {stalled_s:.0f} s though {self._brokers.records_behind} requests wait"
 
     def figures(self) -> dict[str, object]:
         latest = self._coordinator.tallies.latest

@@ -64,7 +64,7 @@ class Query(RunningQuery):
 
 @pytest.fixture(autouse=True)
 def brokers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Let one broker of several be out, and nothing pause. Return the topics about which the brokers are asked."""
+    """Make one broker of several be out, and nothing pause. Return the topics about which the brokers are asked."""
     asked: list[Any] = []
 
     def look(_: object, of: object) -> Brokers:
