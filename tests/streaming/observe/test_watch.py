@@ -11,7 +11,7 @@ from streaming import watcher
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
 from streaming.kafka.acls import SOURCE_TOPIC, Role, commands
-from streaming.kafka.offsets import Offsets, Why
+from streaming.kafka.offsets import Offsets
 from streaming.observe.failures import CAUSES
 from streaming.observe.naming import ASK_AGAIN_S, Naming
 from streaming.observe.operator import Name
@@ -167,7 +167,6 @@ class Ends:
     def __init__(self) -> None:
         self.now_s, self.stable, self.highest = 1_000.0, {0: 5, 1: 5}, {0: 5, 1: 5}
         self.error: Exception | None = None
-        self.silent = set[int]()
         self.observed = Observed()
         self.watch = SourceWatch(self.ask, self.observed, lambda: self.now_s)
 
@@ -177,11 +176,9 @@ class Ends:
         return self._offsets(self.stable), self._offsets(self.highest)
 
     def _offsets(self, ends: dict[int, int]) -> Offsets:
-        """Return the ends. Broker N leads partition N."""
-        known = {(SOURCE_TOPIC, n): end for n, end in ends.items() if n not in self.silent}
-        unknown = {(SOURCE_TOPIC, n): Why.SILENT for n in self.silent}
-        leaders = {(SOURCE_TOPIC, n): n for n in ends}
-        return Offsets(known, unknown, leaders, frozenset(self.silent), frozenset(ends) - self.silent)
+        """Return the ends, of which one broker leads all partitions."""
+        known = {(SOURCE_TOPIC, n): end for n, end in ends.items()}
+        return Offsets(known, {}, dict.fromkeys(known, 1), frozenset(), frozenset({1}))
 
     def look(self, after_s: float) -> list[str]:
         self.now_s += after_s
@@ -209,18 +206,6 @@ def test_partition_whose_stable_offset_moves_is_not_held_back() -> None:
         assert ends.look(10.0) == []
 
 
-def test_records_that_wait_are_counted_and_a_query_without_a_batch_is_stalled() -> None:
-    ends = Ends()
-    ends.observed.handle(progress(tally(), ends={"0": 3, "1": 5}))
-    ends.look(0.0)
-    assert (ends.watch.records_behind, ends.watch.stalled_s()) == (2, 0.0)
-    ends.look(30.0)
-    assert ends.watch.stalled_s() == 30.0
-    ends.observed.handle(progress(tally(), ends={"0": 5, "1": 5}))
-    ends.look(1.0)
-    assert (ends.watch.records_behind, ends.watch.stalled_s()) == (0, 0.0)
-
-
 def test_brokers_that_do_not_answer_are_a_reason() -> None:
     ends = Ends()
     ends.error = KafkaException(KafkaError(KafkaError._TRANSPORT))
@@ -228,18 +213,6 @@ def test_brokers_that_do_not_answer_are_a_reason() -> None:
     assert ends.watch.records_behind is None
     ends.error = None
     assert ends.look(1.0) == []
-
-
-def test_partition_whose_leader_is_silent_is_a_reason_and_hides_no_other_one() -> None:
-    ends = Ends()
-    ends.observed.handle(progress(tally(), ends={"0": 3, "1": 3}))
-    assert ends.look(0.0) == []
-    ends.silent = {1}
-    ends.look(1.0)
-    assert ends.look(21.0) == [
-        "partition 1 of __consumer_offsets cannot be reached: its leader, broker 1, does not answer (0 does)"
-    ]
-    assert (ends.watch.records_behind, ends.watch.stalled_s()) == (4, 22.0)
 
 
 # -- failures, rights and settings -------------------------------------------------------------------------------------
