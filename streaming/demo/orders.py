@@ -1,10 +1,7 @@
 """The demo's records: a topic of six partitions, and a thread that writes to it."""
 
 import json
-import threading
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError, TopicAlreadyExistsError
@@ -12,6 +9,7 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 from streaming.config.settings import Settings
 from streaming.demo.worker import TOPIC
 from streaming.errors import BrokerUnreachable
+from streaming.watcher import Watcher
 
 PARTITIONS = 6
 EVERY_S = 0.25
@@ -22,7 +20,7 @@ _PATIENCE = {"request_timeout_ms": 2_000, "delivery_timeout_ms": 3_000, "max_blo
 """How long an order waits for brokers: less than `CLOSE_WAIT_S`, since a producer with orders cannot be closed."""
 
 
-class Orders:
+class Orders(Watcher):
     """The demo's topic and its producer. In a `with` block, each partition gets an order every quarter of a second.
 
     Raises:
@@ -30,7 +28,7 @@ class Orders:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._stopping = threading.Event()
+        super().__init__("the demo's orders")
         arguments = settings.kafka_client_arguments()
         try:
             with KafkaAdminClient(**arguments) as admin:
@@ -42,23 +40,16 @@ class Orders:
             raise BrokerUnreachable(
                 f"The demo's topic {TOPIC} cannot be created at {settings.bootstrap_servers} ({error}): see the broker."
             ) from error
-        self._thread = threading.Thread(target=self._send, name="demo orders", daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        self._thread.join()
+    def close(self) -> None:
+        """Stop the thread and the producer."""
+        super().close()
         with suppress(KafkaError):  # the last orders are lost if the brokers are gone
             self._producer.close(timeout=CLOSE_WAIT_S)
 
-    def _send(self) -> None:
+    def _watch(self) -> None:
         number = 0
-        while not self._stopping.wait(EVERY_S):
+        while not self._closing.wait(EVERY_S):
             for partition in range(PARTITIONS):
                 number += 1
                 order = {"order": number, "item": GOODS[number % len(GOODS)]}

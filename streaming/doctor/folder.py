@@ -59,7 +59,7 @@ def _identity(case: Case, file: Path) -> Iterator[Finding]:
     with file.open("rb") as opened:
         written = opened.read(IDENTITY_BYTES_MAX)
     try:
-        found = identity.decoded(written, str(file))
+        found = identity.decoded(written, str(file), Identity)
     except CheckpointMismatch as error:
         yield wrong(str(error))
         return

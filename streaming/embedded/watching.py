@@ -2,11 +2,10 @@
 
 import threading
 from collections.abc import Callable, Collection
-from types import TracebackType
-from typing import Self
 
 from streaming.embedded.broker import Broker
 from streaming.errors import UserError
+from streaming.watcher import Watcher
 
 LOOK_EVERY_S = 0.5
 
@@ -14,8 +13,8 @@ AGAIN_AFTER_S = 30.0
 """The pause before a broker of several is started again: by then one has seen what its loss does."""
 
 
-class BrokerWatch:
-    """The watch, inside a `with` block.
+class BrokerWatch(Watcher):
+    """The watch.
 
     Args:
         tell: Called with a sentence for each broker that has ended or runs again.
@@ -25,10 +24,9 @@ class BrokerWatch:
     def __init__(
         self, brokers: Collection[Broker], tell: Callable[[str], None], none_is_left: Callable[[], None]
     ) -> None:
+        super().__init__("the watch on the brokers")
         self._brokers, self._tell, self._none_is_left = brokers, tell, none_is_left
-        self._closing = threading.Event()
         self._ended = set[Broker]()
-        self._thread = threading.Thread(target=self._watch, name="broker watch", daemon=True)
 
     @property
     def is_any_left(self) -> bool:
@@ -39,16 +37,6 @@ class BrokerWatch:
     def has_majority(self) -> bool:
         """Whether most brokers run. Without them no record is written, and no broker stops in good order."""
         return sum(broker.running for broker in self._brokers) > len(self._brokers) / 2
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._closing.set()
-        self._thread.join()
 
     def _watch(self) -> None:
         while not self._closing.wait(LOOK_EVERY_S):

@@ -1,12 +1,11 @@
-"""The state of the brokers, and the number of requests that the query has not handled yet.
+"""The state of the brokers, and the number of records that a query has not handled yet.
 
-The health checks of the query and of a gateway use it.
+The health checks of the queries and of a gateway use it.
 """
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Protocol, Self
 
 from confluent_kafka import KafkaException
@@ -15,6 +14,7 @@ from streaming.config.settings import Settings
 from streaming.config.timeouts import REPEATED_ANSWER_WAIT_S
 from streaming.kafka.offsets import OffsetAsker, Offsets
 from streaming.kafka.reach import Reach
+from streaming.watcher import Watcher
 
 log = logging.getLogger(__name__)
 
@@ -22,78 +22,78 @@ ASK_EVERY_S = 5.0
 
 
 class Handled(Protocol):
-    """The query's progress in the request topic."""
+    """A query's progress in its source."""
 
     @property
     def read_to(self) -> Mapping[int, int]:
-        """By partition, the offset before which all requests are handled; empty before the first batch."""
+        """By partition, the offset before which all records are handled; empty before the first batch."""
 
     @property
     def batches(self) -> int:
         """The number of batches that have ended since the start."""
 
 
-class BrokerMonitor:
-    """A thread that requests the end of the request topic every few seconds, inside a `with` block.
+class BrokerMonitor(Watcher):
+    """A thread that requests the ends of a query's source every few seconds.
 
     Args:
-        ask: Returns the ends of all partitions of the request topic; raises KafkaException if no broker answers.
+        ask: Returns the ends of all partitions of the source; raises KafkaException if no broker answers.
         tallies: The query's progress, if it runs in this process.
         tolerated: The share of partitions that may be out of reach, 0 to 1, before the process is not ready.
+        has_answered: Whether a broker has answered just before.
     """
 
-    def __init__(self, ask: Callable[[], Offsets], tallies: Handled | None = None, tolerated: float = 0.0) -> None:
-        self._ask, self._tallies = ask, tallies
-        self._reach = Reach(tolerated, lambda: time.monotonic())
-        self._moved_s = time.monotonic()
-        self._batches = 0
+    def __init__(
+        self,
+        ask: Callable[[], Offsets],
+        tallies: Handled | None = None,
+        tolerated: float = 0.0,
+        now_s: Callable[[], float] = time.monotonic,
+        *,
+        has_answered: bool = False,
+    ) -> None:
+        super().__init__("the check of the brokers", end_wait_s=0)
+        self._ask, self._tallies, self._now_s = ask, tallies, now_s
+        self._reach = Reach(tolerated, now_s, now_s() if has_answered else None)
+        self._moved_s, self._batches = now_s(), 0
         self._ends: dict[int, int] = {}
-        self.waiting: int | None = None
-        """The number of requests that wait: of a partition out of reach, at least those that were there before."""
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="pulse", daemon=True)
+        self.records_behind: int | None = None
+        """The number of records that wait: of a partition out of reach, at least those that were there before."""
 
     @classmethod
     def of(cls, settings: Settings, tallies: Handled | None = None, tolerated: float = 0.0) -> Self:
-        """Return a pulse for the brokers of these settings."""
+        """Return a monitor of the request topic at the brokers of these settings."""
         asker = OffsetAsker(settings, "coordinator-pulse")
         return cls(lambda: asker.ask_all(settings.requests_topic, REPEATED_ANSWER_WAIT_S), tallies, tolerated)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._closing.set()  # the thread may wait for unavailable brokers; the process does not wait for it
-
-    def not_ready_reasons(self) -> Sequence[str]:
+    def not_ready_reasons(self) -> list[str]:
         """Return the reasons why a process that needs the brokers is not ready."""
         return self._reach.not_ready_reasons()
 
     def stalled_s(self) -> float:
-        """Return the seconds for which the query has ended no batch while requests wait; 0.0 if no request waits.
+        """Return the seconds for which the query has ended no batch while records wait; 0.0 if no record waits.
 
-        The time begins while a partition is out of reach, if requests wait as soon as it is reached again.
+        The time begins while a partition is out of reach, if records wait as soon as it is reached again.
         """
-        return time.monotonic() - self._moved_s if self.waiting else 0.0
+        return self._now_s() - self._moved_s if self.records_behind else 0.0
 
     def check(self) -> None:
         """Send one request to the brokers."""
         try:
             found = self._ask()
         except KafkaException as error:
-            log.warning("the brokers do not return the end of the request topic: %s", error)
-            self.waiting, self._moved_s = None, time.monotonic()  # the brokers are unavailable, not the query
+            log.warning("the brokers do not return the ends of what the query reads: %s", error)
+            self.records_behind, self._moved_s = None, self._now_s()  # the brokers are unavailable, not the query
             return
         self._reach.answered(found)
-        self._ends |= {partition: end for (_, partition), end in found.known.items()}
+        self._ends |= found.by_partition
         if self._tallies is None or not (read_to := self._tallies.read_to):
             return
         batches = self._tallies.batches
-        self.waiting = sum(max(0, end - read_to.get(partition, 0)) for partition, end in self._ends.items())
-        nothing_waits = not self.waiting and not found.unknown  # of a partition out of reach nobody knows
+        self.records_behind = sum(max(0, end - read_to.get(partition, 0)) for partition, end in self._ends.items())
+        nothing_waits = not self.records_behind and not found.unknown  # of a partition out of reach nobody knows
         if nothing_waits or batches != self._batches:
-            self._batches, self._moved_s = batches, time.monotonic()
+            self._batches, self._moved_s = batches, self._now_s()
 
     def _watch(self) -> None:
         while True:

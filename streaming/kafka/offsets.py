@@ -61,6 +61,11 @@ class Offsets(NamedTuple):
     silent: frozenset[int]
     answering: frozenset[int]
 
+    @property
+    def by_partition(self) -> dict[int, int]:
+        """The offsets of the partitions of one topic."""
+        return {partition: offset for (_, partition), offset in self.known.items()}
+
 
 class OffsetAsker:
     """Asks for offsets. Several threads may use it.

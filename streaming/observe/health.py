@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 
 from streaming.observe.observer import Observer
 from streaming.observe.tally import UNREADABLE
-from streaming.query.health import QUERY_SILENT_S, STALLED_S
+from streaming.query.health import hung_reasons
 
 
 class ObserverHealth:
@@ -22,12 +22,7 @@ class ObserverHealth:
         self.registry.register(_Figures(observer))
 
     def unhealthy_reasons(self) -> Sequence[str]:
-        wrong, watch = [], self._observer.watch
-        if (silent_s := self._observer.silent_s()) > QUERY_SILENT_S:
-            wrong.append(f"Spark has not reported for {silent_s:.0f} s whether the query is active")
-        if watch is not None and (stalled_s := watch.stalled_s()) > STALLED_S:
-            wrong.append(f"no batch has ended for {stalled_s:.0f} s though {watch.records_behind} records wait")
-        return wrong
+        return hung_reasons(self._observer, self._observer.watch, "records")
 
     def not_ready_reasons(self) -> Sequence[str]:
         watch = self._observer.watch
@@ -51,9 +46,11 @@ class _Figures(Collector):
 
     def collect(self) -> Iterable[Metric]:
         observed, watch = self._observer.observed, self._observer.watch
-        batches, duration_ms, published = observed.totals
-        yield CounterMetricFamily("groupcoord_observe_batches", "Batches ended.", batches)
-        yield CounterMetricFamily("groupcoord_observe_batch_seconds", "Duration of these batches.", duration_ms / 1_000)
+        totals = observed.totals
+        yield CounterMetricFamily("groupcoord_observe_batches", "Batches ended.", totals["batches"])
+        yield CounterMetricFamily(
+            "groupcoord_observe_batch_seconds", "Duration of these batches.", totals["duration_ms"] / 1_000
+        )
         records = CounterMetricFamily(
             "groupcoord_observe_records", "Records of the source, by the number of their type.", labels=["type"]
         )
@@ -64,7 +61,7 @@ class _Figures(Collector):
         yield CounterMetricFamily(
             "groupcoord_observe_unreadable", "Records that could not be read.", observed.records.get(UNREADABLE, 0)
         )
-        yield CounterMetricFamily("groupcoord_observe_published", "Records and events written.", published)
+        yield CounterMetricFamily("groupcoord_observe_published", "Records and events written.", totals["published"])
         yield GaugeMetricFamily(
             "groupcoord_observe_ids_without_name", "Topic ids without a name.", observed.unnamed_total
         )

@@ -10,7 +10,6 @@ A batch that is repeated after a restart has to give equal outputs. So it uses t
 import json
 
 import msgspec
-from msgspec import structs
 from pyspark.sql import SparkSession
 
 from streaming.config.settings import Settings
@@ -20,7 +19,7 @@ from streaming.observe.operator import Start
 from streaming.observe.source import Source
 from streaming.observe.state import VERSION
 from streaming.query.checkpoint import checkpoint
-from streaming.query.checkpoint.identity import checksum_of, differences, not_an_identity
+from streaming.query.checkpoint.identity import FILE, Sealed, decoded, differences
 
 PLAN_VERSION = 1
 """The version of the query's sources and operator. Spark continues a checkpoint only with the same ones."""
@@ -32,7 +31,7 @@ _NAMES = ("source_partitions", "output_partitions", "shuffle_partitions", "state
           "plan_version")  # fmt: skip
 
 
-class ObservedIdentity(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedIdentity(Sealed, frozen=True, kw_only=True):
     """The data that cannot change for the life of an observer's checkpoint."""
 
     topic_ids: dict[str, str]
@@ -44,11 +43,6 @@ class ObservedIdentity(msgspec.Struct, frozen=True, kw_only=True):
     plan_version: int = PLAN_VERSION
     checksum: str = ""
 
-    @property
-    def sealed(self) -> "ObservedIdentity":
-        """The identity with the checksum of all other fields."""
-        return structs.replace(self, checksum=checksum_of(structs.asdict(self)))
-
 
 def claim(spark: SparkSession, settings: Settings, source: Source, topic_ids: dict[str, str]) -> None:
     """Check that the checkpoint fits the settings and the topics. Write the identity of a new checkpoint.
@@ -56,7 +50,7 @@ def claim(spark: SparkSession, settings: Settings, source: Source, topic_ids: di
     Raises:
         CheckpointMismatch: The identity does not fit; the sentence names all differences.
     """
-    path = f"{settings.checkpoint}/identity.json"
+    path = f"{settings.checkpoint}/{FILE}"
     wanted = ObservedIdentity(
         topic_ids={**topic_ids, SOURCE_TOPIC: source.topic_id},
         source_partitions=source.partitions,
@@ -72,21 +66,12 @@ def claim(spark: SparkSession, settings: Settings, source: Source, topic_ids: di
             )
         checkpoint.write_file(spark, path, msgspec.json.encode(wanted.sealed))
         return
-    if changed := differences(_read(checkpoint.read_file(spark, path), path), wanted, _NAMES):
+    found = decoded(checkpoint.read_file(spark, path), path, ObservedIdentity)
+    if changed := differences(found, wanted, _NAMES):
         raise CheckpointMismatch(
             f"The checkpoint {settings.checkpoint} belongs to another query: {'; '.join(changed)}. "
             "Start with the settings it was made with, or with another observe_checkpoint and another observe_prefix."
         )
-
-
-def _read(written: bytes, path: str) -> ObservedIdentity:
-    try:
-        found = msgspec.json.decode(written, type=ObservedIdentity)
-    except msgspec.MsgspecError as error:
-        raise not_an_identity(written, path, error) from None
-    if found.checksum != checksum_of(msgspec.json.decode(written)):
-        raise CheckpointMismatch(f"{path} cannot be read (it fails its checksum): restore it from a back-up.")
-    return found
 
 
 def record_start(

@@ -4,9 +4,7 @@ Groups of the consumer protocol name topics by ids. The driver requests the ids 
 writes the names to the topic PREFIX.topics, which the query reads. So the operator stays a function of its logs.
 """
 
-import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
@@ -16,15 +14,13 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streaming.config.settings import Settings
 from streaming.config.timeouts import ANSWER_WAIT_S
-from streaming.errors import UserError
 from streaming.kafka.clients import metadata, producer
 from streaming.kafka.topic_facts import TopicFacts
 from streaming.observe.operator import Name
 from streaming.observe.tally import Observed
+from streaming.watcher import Watcher
 
 Record = TypeVar("Record", bound=msgspec.Struct)
-
-log = logging.getLogger(__name__)
 
 CLIENT_ID = "coordinator-names"
 
@@ -35,7 +31,7 @@ name is written again if its partition still asks for it then."""
 FLUSH_S = 15.0
 
 
-class Naming:
+class Naming(Watcher):
     """The thread.
 
     Args:
@@ -52,12 +48,11 @@ class Naming:
         observed: Observed,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__("the naming of topic ids", observed.names_wanted.set, end_wait_s=0)
         self._find, self._write, self._observed, self._now_s = find, write, observed, now_s
         self._names: dict[str, str] = {}
         self._absent_s: dict[str, float] = {}
         self._written_s: dict[tuple[int, str], float] = {}
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="names", daemon=True)
 
     @classmethod
     def of(cls, settings: Settings, observed: Observed) -> "Naming":
@@ -72,15 +67,6 @@ class Naming:
             return msgspec.json.encode(["topic", name.shard, name.topic_id]), name.shard % settings.request_partitions
 
         return cls(find, lambda names: write_records(writer, settings.topics_topic, names, key_of), observed)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop the thread. A request that is under way ends with the process at the latest."""
-        self._closing.set()
-        self._observed.names_wanted.set()
 
     def answer(self) -> None:
         """Write the names that were asked for, as far as the brokers have such topics."""
@@ -100,16 +86,12 @@ class Naming:
             self._write(found)
             self._written_s.update(((name.shard, name.topic_id), now_s) for name in found)
 
-    def _serve(self) -> None:
+    def _watch(self) -> None:
         while not self._closing.is_set():
             self._observed.names_wanted.wait(ASK_AGAIN_S)
             self._observed.names_wanted.clear()
-            if self._closing.is_set():
-                return
-            try:
+            if not self._closing.is_set():
                 self.answer()
-            except (KafkaException, BufferError, UserError) as error:
-                log.warning("topic ids have no names yet: the brokers do not show their topics: %s", error)
 
 
 def write_records(

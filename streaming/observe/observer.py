@@ -7,18 +7,15 @@ holds for a whole session, so the query has a session of its own. With this sett
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 
 import msgspec
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
-from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config.settings import Settings
-from streaming.errors import Exit, StoreUnavailable, UserError
+from streaming.errors import Exit, UserError
 from streaming.kafka import acls, topics
 from streaming.kafka.acls import SOURCE_TOPIC
 from streaming.observe import identity, source
@@ -26,30 +23,23 @@ from streaming.observe.failures import CAUSES
 from streaming.observe.naming import Naming
 from streaming.observe.operator import INPUT_COLUMNS, STATE_SCHEMA, ObserveOperator, Start
 from streaming.observe.source import Source
-from streaming.observe.tally import Observed, ProgressLog
+from streaming.observe.tally import Observed
 from streaming.observe.topic_naming import TopicNaming
 from streaming.observe.watch import SourceWatch
 from streaming.query.checkpoint import checkpoint
 from streaming.query.checkpoint.lost import refuse_lost
 from streaming.query.checkpoint.outdated import refuse_outdated
-from streaming.query.checkpoint.running import Mark, local_folder
-from streaming.query.coordinator import (
-    BATCH_WAIT_S,
-    await_batch,
-    stop_query,
-)
+from streaming.query.checkpoint.running import local_folder
 from streaming.query.dataframe import even_keys, unpacked
 from streaming.query.operator.operator import OUTPUT_SCHEMA
+from streaming.query.running_query import RunningQuery
 from streaming.query.spark import stores
-from streaming.query.spark.failures import account_of, explained, in_full
+from streaming.query.spark.failures import explained
 from streaming.query.spark.folders import located
 from streaming.query.spark.session import check_java, open_session
 from streaming.query.spark.spark_config import SPARK_CONFIG, fixed
 from streaming.query.spark.user_config import user_config, with_users
-from streaming.query.watchers.outages import Outage
-from streaming.query.watchers.progress import observed
-from streaming.query.watchers.store_watch import StoreWatch
-from streaming.query.watchers.topic_watch import TopicWatch
+from streaming.query.watchers.progress import ProgressLog, observed
 from streaming.wire.records import OutputTopics
 
 log = logging.getLogger(__name__)
@@ -135,8 +125,8 @@ def _records(spark: SparkSession, settings: Settings, found: Source) -> DataFram
     )
 
 
-class Observer:
-    """The running query.
+class Observer(RunningQuery):
+    """The running query of the observer.
 
     Args:
         settings: The observer's settings; see `Settings.observing`.
@@ -149,20 +139,11 @@ class Observer:
     def __init__(
         self, settings: Settings, report: Callable[[str], None] | None = None, java_options: str | None = None
     ) -> None:
-        self.settings = settings
         self.observed = Observed()
         self.watch: SourceWatch | None = None
-        self._report = report or (lambda _: None)
+        layout = topics.observed_layout(settings)
+        super().__init__(settings, self.observed, layout, [SOURCE_TOPIC], ObserverFailed, CAUSES, report)
         self._java_options = java_options
-        self._query: StreamingQuery | None = None
-        self._begin_again: Callable[[], StreamingQuery]
-        self._outage = Outage(settings, _topics(settings), CAUSES)
-        self._active_s: float | None = None
-        self._naming: list[Naming | TopicNaming] = []
-        self._topic_watch = TopicWatch(settings, topics.observed_layout(settings))
-        self._mark = Mark()
-        self._stopping = threading.Event()
-        self._store = StoreWatch(settings, lambda: self.observed.batches, self._stopping, CAUSES)
 
     def start(self) -> None:
         """Check Java, the source, topics, rights and checkpoint, in this order, and start the query.
@@ -180,18 +161,18 @@ class Observer:
         self._report("Starting Spark.")
         spark = open_own_session(settings, self._report, self._java_options)
         settings = self.settings = located(spark, settings, CAUSES)
-        self._store.start(spark, settings)
+        self._store.start_on(spark, settings)
         ids = topics.topic_ids(settings, own)
         ProgressLog(self.observed, QUERY_NAME).attach(spark)
         work = lambda: self._open(spark, found, own, ids)  # noqa: E731
-        if (has_records := self._store.attempt(work, lambda: self._store.refusal)) is None:
+        if (has_records := self._store.attempt(work, self._refusal)) is None:
             return
-        self._naming = [Naming.of(settings, self.observed), TopicNaming.of(settings, self.observed)]
-        for each in self._naming:
+        self.watch = SourceWatch.of_source(settings, found, self.observed)
+        started = [Naming.of(settings, self.observed), TopicNaming.of(settings, self.observed), self.watch]
+        self._beside += started
+        for each in started:
             each.start()
-        self._topic_watch.start(ids)
-        self.watch = SourceWatch.of(settings, found, self.observed)
-        self.watch.start()
+        self._topic_watch.start_on(ids)
         self._await_first_batch(has_records=has_records)
 
     def _open(self, spark: SparkSession, found: Source, own: topics.ObservedTopics, ids: dict[str, str]) -> bool:
@@ -212,27 +193,11 @@ class Observer:
             ends = source.ends(settings, found)
             self._report_distance(sum(ends.values()) - sum(planned.values()))
             starts = identity.record_start(spark, settings, ends, source.retention_ms(settings))
-            self._begin_again = lambda: self._follow(self._begin(spark, found, starts))
-            self._begin_again()
+            self._start_writing = lambda: self._write(
+                build(spark, settings, found, starts), QUERY_NAME, settings.observe_every_ms
+            )
+            self._begin()
         return any(ends.values()) and not starts[-1].first_batch
-
-    def _follow(self, query: StreamingQuery) -> StreamingQuery:
-        self._query = query
-        self._store.follow(query)
-        return query
-
-    def _begin(self, spark: SparkSession, found: Source, starts: list[Start]) -> StreamingQuery:
-        settings = self.settings
-        return (
-            build(spark, settings, found, starts)
-            .writeStream.queryName(QUERY_NAME)
-            .format("kafka")
-            .options(**settings.kafka_sink_options())
-            .option("checkpointLocation", checkpoint.query_folder(settings))
-            .outputMode("append")
-            .trigger(processingTime=f"{settings.observe_every_ms} milliseconds")
-            .start()
-        )
 
     def _report_distance(self, offsets: int) -> None:
         if offsets > self.settings.observe_records_per_batch:
@@ -259,81 +224,3 @@ class Observer:
                     f" session needs {READS_INTERNAL_TOPICS}=true, which Spark 4.2 has."
                 )
             self._stopping.wait(0.05)
-
-    def wait(self) -> None:
-        """Wait until the query is stopped. During outages of brokers or of the store, the query begins again and again.
-
-        Raises:
-            ObserverFailed: The query ended by itself.
-            TopicMismatch: A topic was made anew, so that the observer must not continue.
-            StoreUnavailable: The store of the checkpoint has not answered for `checkpoint_wait_ms`.
-        """
-        while self._query is not None and not self._stopping.is_set():
-            if self._topic_watch.refusal:
-                raise self._topic_watch.refusal
-            self._active_s = time.monotonic()
-            if not self._begin_again_if_failed(self._query) and not self._query.isActive:
-                return
-            self._stopping.wait(0.2)
-
-    def _begin_again_if_failed(self, query: StreamingQuery) -> bool:
-        """Start the query again if it has failed at the brokers or at the store. Return whether it goes on.
-
-        Raises:
-            UserError: Why the query has to end.
-        """
-        if refusal := self._store.refusal:
-            raise refusal
-        error = query.exception()
-        if not isinstance(error, StreamingQueryException):
-            return False
-        log.debug("the query's failure in full: %s", in_full(error))
-        failure = self._outage.refusal(account_of(error), ObserverFailed, self.observed.batches)
-        if failure := self._store.takes(failure):
-            raise failure from error
-        if not self._outage.pause(self._store, self._stopping):
-            return not self._stopping.is_set()
-        try:
-            with explained(self.settings, CAUSES):
-                again = self._begin_again()
-        except StoreUnavailable as outage:  # the next look at the failed query tries again
-            log.warning("The query could not begin again. %s", outage)
-            return True
-        if self._stopping.is_set():  # `stop` may have seen the query that has failed
-            again.stop()
-        return True
-
-    def not_ready_reasons(self) -> list[str]:
-        """Return what is wrong with the brokers or with the store, while the query waits for them."""
-        return [*self._outage.reasons(self.observed.batches), *self._store.not_ready_reasons()]
-
-    def silent_s(self) -> float:
-        """Return the seconds since Spark last reported that the query is active; 0 during the start."""
-        return time.monotonic() - self._active_s if self._active_s else 0.0
-
-    def ask_to_stop(self) -> None:
-        """Make `start` and `wait` return. A signal handler may call it."""
-        self._stopping.set()
-
-    def stop(self, batch_wait_s: float = BATCH_WAIT_S) -> None:
-        """Stop the query between two batches, so that the next start repeats nothing.
-
-        Args:
-            batch_wait_s: How long to wait for the running batch, before it is abandoned.
-        """
-        self._stopping.set()
-        self._store.close()
-        for each in self._naming:
-            each.close()
-        if self.watch is not None:
-            self.watch.close()
-        self._topic_watch.close()
-        query = self._query
-        if query is not None and query.isActive:
-            await_batch(query, time.monotonic() + (0 if self._store.refusal else batch_wait_s))
-            stop_query(query)
-        self._mark.remove()
-
-
-def _topics(settings: Settings) -> list[str]:
-    return [SOURCE_TOPIC, *(topic.name for topic in topics.observed_layout(settings))]

@@ -5,16 +5,13 @@ recomputes both hashes, and writes the changed topics to PREFIX.topics for the p
 `topic_history`. What it has seen of the topics is written there too, so that the next process knows it.
 """
 
-import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
-from confluent_kafka import KafkaException
 from kafka.errors import IncompatibleBrokerVersion
 from kafka.errors import KafkaError as BrokerError
 from kafka.protocol.admin import DescribeClusterRequest
@@ -23,7 +20,6 @@ from coordinator.base.hashing import shard_of
 from coordinator.messages.observed_events import TopicChange
 from streaming.config.settings import Settings
 from streaming.config.timeouts import ANSWER_WAIT_S
-from streaming.errors import UserError
 from streaming.kafka.any_broker import AnyBroker, Reconnecting, metadata_request
 from streaming.kafka.brokers import unreachable
 from streaming.kafka.clients import producer
@@ -34,8 +30,7 @@ from streaming.observe.operator import TopicsOfEpoch
 from streaming.observe.state import HashChange
 from streaming.observe.tally import Observed
 from streaming.observe.topic_history import Described, Fact, TopicHistory
-
-log = logging.getLogger(__name__)
+from streaming.watcher import Watcher
 
 CLIENT_ID = "coordinator-topics"
 
@@ -69,7 +64,7 @@ class SeenTopic(msgspec.Struct, frozen=True):
 Written = TopicsOfEpoch | SeenTopic
 
 
-class TopicNaming:
+class TopicNaming(Watcher):
     """The thread.
 
     Args:
@@ -87,6 +82,7 @@ class TopicNaming:
         observed: Observed,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__("the naming of changed topics", observed.has_topics.set, end_wait_s=0)
         self._describe, self._read, self._write, self._observed = describe, read, write, observed
         self._now_s = now_s
         self._history = TopicHistory()
@@ -96,8 +92,7 @@ class TopicNaming:
         self._waiting_since_s: dict[Answer, float] = {}
         self._written_s: dict[Answer, float] = {}
         self._found: dict[Answer, tuple[int, tuple[TopicChange, ...] | None]] = {}
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="topics", daemon=True)
+        self._is_open = True
 
     @classmethod
     def of(cls, settings: Settings, observed: Observed) -> "TopicNaming":
@@ -115,15 +110,6 @@ class TopicNaming:
             write_records(writer, settings.topics_topic, records, lambda each: _key(each, settings.request_partitions))
 
         return cls(describe, lambda: seen_topics(settings), write, observed)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop the thread. A request that is under way ends with the process at the latest."""
-        self._closing.set()
-        self._observed.has_topics.set()
 
     def update(self) -> bool:
         """Return whether changes of hashes still have no answer, after a look at the topics.
@@ -185,19 +171,13 @@ class TopicNaming:
             self._found[key] = self._history.version, found
         return found
 
-    def _serve(self) -> None:
-        is_open = True
+    def _watch(self) -> None:
         while not self._closing.is_set():
-            self._observed.has_topics.wait(TRY_EVERY_S if is_open else LOOK_EVERY_S)
+            self._observed.has_topics.wait(TRY_EVERY_S if self._is_open else LOOK_EVERY_S)
             self._observed.has_topics.clear()
-            if self._closing.is_set():
-                return
-            try:
-                is_open = self.update()
-            except (KafkaException, BufferError, UserError) as error:
-                is_open = False
-                log.warning("changed topics have no names yet: the brokers do not show the topics: %s", error)
-            if is_open:
+            self._is_open = False  # also after an error
+            self._is_open = not self._closing.is_set() and self.update()
+            if self._is_open:
                 self._closing.wait(TRY_EVERY_S)
 
 

@@ -1,4 +1,4 @@
-"""The query's health checks and its metrics for Prometheus."""
+"""The query's health checks and its metrics for Prometheus, and the health of any query."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 from streaming.kafka.broker_monitor import BrokerMonitor
 from streaming.moments import monotonic_ms
 from streaming.query.coordinator import Coordinator
+from streaming.query.running_query import RunningQuery
 from streaming.query.watchers.progress import Tallies
 from streaming.query.watchers.unsettled import Unsettled
 
@@ -26,6 +27,26 @@ SLOW_S = 20.0
 whatever the reason, and a restart would not help."""
 
 
+def hung_reasons(query: RunningQuery, monitor: BrokerMonitor | None, records: str) -> list[str]:
+    """Return why a query counts as hung.
+
+    Args:
+        monitor: The monitor of its source, once it runs.
+        records: The records of its source, in the plural.
+    """
+    wrong = []
+    if (silent_s := query.silent_s()) > QUERY_SILENT_S:
+        wrong.append(f"Spark has not reported for {silent_s:.0f} s whether the query is active")
+    if monitor is not None and (stalled_s := monitor.stalled_s()) > STALLED_S:
+        wrong.append(stalled(monitor, stalled_s, records))
+    return wrong
+
+
+def stalled(monitor: BrokerMonitor, stalled_s: float, records: str) -> str:
+    """Return the reason about a query that has ended no batch for some seconds."""
+    return f"no batch has ended for {stalled_s:.0f} s though {monitor.records_behind} {records} wait"
+
+
 class QueryHealth:
     """The health of the query."""
 
@@ -37,28 +58,20 @@ class QueryHealth:
         self.registry.register(_Figures(coordinator.tallies, coordinator.transactions.unsettled, brokers))
 
     def unhealthy_reasons(self) -> Sequence[str]:
-        wrong = []
-        if (silent_s := self._coordinator.silent_s()) > QUERY_SILENT_S:
-            wrong.append(f"Spark has not reported for {silent_s:.0f} s whether the query is active")
-        if (stalled_s := self._brokers.stalled_s()) > STALLED_S:
-            wrong.append(self._stalled(stalled_s))
-        return wrong
+        return hung_reasons(self._coordinator, self._brokers, "requests")
 
     def not_ready_reasons(self) -> Sequence[str]:
         is_first_over = self._coordinator.tallies.latest or self._coordinator.is_standing_by
         wrong = [] if is_first_over else ["the first batch has not ended yet"]
         if SLOW_S < (stalled_s := self._brokers.stalled_s()) <= STALLED_S:
-            wrong.append(self._stalled(stalled_s))
+            wrong.append(stalled(self._brokers, stalled_s, "requests"))
         return [*wrong, *self._coordinator.not_ready_reasons(), *self._brokers.not_ready_reasons()]
-
-    def _stalled(self, stalled_s: float) -> str:
-        return f"no batch has ended for {stalled_s:.0f} s though {self._brokers.waiting} requests wait"
 
     def figures(self) -> dict[str, object]:
         latest = self._coordinator.tallies.latest
         role = "stand by" if self._coordinator.is_standing_by else "active"
         batch = latest._asdict() if latest else None
-        return {"role": role, "requests_waiting": self._brokers.waiting, "batch": batch}
+        return {"role": role, "requests_waiting": self._brokers.records_behind, "batch": batch}
 
 
 class _Figures(Collector):
@@ -70,13 +83,15 @@ class _Figures(Collector):
 
     def collect(self) -> Iterable[Metric]:
         totals, latest = self._tallies.totals, self._tallies.latest
-        yield CounterMetricFamily("groupcoord_batches", "Batches ended.", totals.batches)
-        yield CounterMetricFamily("groupcoord_batch_seconds", "Duration of these batches.", totals.duration_ms / 1_000)
-        yield CounterMetricFamily("groupcoord_requests", "Requests handled.", totals.requests)
-        yield CounterMetricFamily("groupcoord_heartbeats", "Heartbeats among these requests.", totals.heartbeats)
-        yield CounterMetricFamily("groupcoord_answers", "Responses written.", totals.answered)
+        yield CounterMetricFamily("groupcoord_batches", "Batches ended.", totals["batches"])
+        yield CounterMetricFamily(
+            "groupcoord_batch_seconds", "Duration of these batches.", totals["duration_ms"] / 1_000
+        )
+        yield CounterMetricFamily("groupcoord_requests", "Requests handled.", totals["requests"])
+        yield CounterMetricFamily("groupcoord_heartbeats", "Heartbeats among these requests.", totals["heartbeats"])
+        yield CounterMetricFamily("groupcoord_answers", "Responses written.", totals["answered"])
         parts = CounterMetricFamily("groupcoord_batch_part_seconds", "Parts of these durations.", labels=["part"])
-        for part, took_ms in totals.parts_ms.items():
+        for part, took_ms in self._tallies.parts_ms.items():
             parts.add_metric([part], took_ms / 1_000)
         yield parts
         if latest:
@@ -89,11 +104,11 @@ class _Figures(Collector):
             )
             yield GaugeMetricFamily("groupcoord_state_bytes", "Memory of the shards' states.", latest.state_bytes)
         yield from self._of_transactions()
-        if self._brokers.waiting is not None:
+        if self._brokers.records_behind is not None:
             yield GaugeMetricFamily(
                 "groupcoord_requests_waiting",
                 "Records of the request topic that no ended batch has read.",
-                self._brokers.waiting,
+                self._brokers.records_behind,
             )
 
     def _of_transactions(self) -> Iterator[Metric]:

@@ -27,7 +27,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from streaming.config.settings import Settings
 from streaming.errors import UserError
 from streaming.kafka.clients import Options, consumer, learn_leaders, poll_all, producer
-from streaming.query.claims import Claims, Kind, LeaseRecord, decode, encode
+from streaming.query.claims import NOTHING, Claims, Kind, LeaseRecord, decode, encode
+from streaming.watcher import Watcher
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +72,8 @@ class LeaseLost(UserError):
     """Another driver holds the lease now. The exit code allows another start, which stands by."""
 
 
-class Lease:
-    """A thread that claims the lease, renews it, and notices its loss.
+class Lease(Watcher):
+    """A thread that claims the lease, renews it, and notices its loss. It claims nothing before `claim_when_free`.
 
     Args:
         settings: The settings of the coordinator, whose lease topic exists.
@@ -83,7 +84,8 @@ class Lease:
     """
 
     def __init__(self, settings: Settings, stop: Callable[[], None] = lambda: None) -> None:
-        self._stop, self._begin_offset = stop, 0
+        super().__init__("the lease", end_wait_s=CLOSE_WAIT_S)
+        self._stop, self._begin_offset = stop, NOTHING
         self._settings, self._place = settings, TopicPartition(settings.lease_topic, 0)
         self.driver, self._host = uuid.uuid4().hex, socket.gethostname()
         self._claims, self._term = Claims(), 0
@@ -91,13 +93,11 @@ class Lease:
         self.refusal: LeaseLost | None = None
         self.is_standing_by = False
         self._may_claim = threading.Event()
-        self._closing = threading.Event()
         self._position = 0
         self._heard_s, self._outage_s = time.monotonic(), -OUTAGE_PATIENCE_S
         self._sent_s = -CLAIM_WAIT_S
         options = {"linger.ms": 0, "message.timeout.ms": SEND_WAIT_MS, **_CONNECTION}
         self._producer = producer(settings, CLIENT_ID, options)
-        self._thread = threading.Thread(target=self._watch, name="lease", daemon=True)
 
     @property
     def holder(self) -> LeaseRecord | None:
@@ -109,10 +109,6 @@ class Lease:
         """The offset of the last record of a holder; `NOTHING` without one."""
         return self._claims.last
 
-    def start(self) -> None:
-        """Start the thread. It reads the topic, and claims nothing before `claim_when_free`."""
-        self._thread.start()
-
     def claim_when_free(self) -> None:
         """Allow the thread to claim the lease, because this driver is able to take over."""
         self._may_claim.set()
@@ -123,9 +119,7 @@ class Lease:
         Args:
             stops_all: Whether the drivers that stand by now have to end too.
         """
-        self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join(CLOSE_WAIT_S)
+        super().close()
         if self.held.is_set() and self.refusal is None:
             self._send(self._record(Kind.STOP if stops_all else Kind.RELEASE))
             self._producer.flush(CLOSE_WAIT_S)
@@ -145,13 +139,15 @@ class Lease:
                     self._send(self._claims.claim(self.driver, self._host))
 
     def _begin(self, reader: Consumer) -> None:
-        """Set the start of reading, as soon as the brokers return the bounds of the topic."""
+        """Set the start of reading, as soon as the brokers return the bounds of the topic. After an error the thread
+        continues where it was."""
         while (bounds := self._bounds(reader)) is None:
             if self._closing.wait(LOOK_EVERY_S):
                 return
         low, high = bounds
-        self._begin_offset = high
-        self._position = max(low, high - TAIL_RECORDS)
+        if self._begin_offset == NOTHING:
+            self._begin_offset, self._position = high, high - TAIL_RECORDS
+        self._position = max(low, self._position)
         reader.assign([TopicPartition(self._place.topic, self._place.partition, self._position)])
 
     def _bounds(self, reader: Consumer) -> tuple[int, int] | None:

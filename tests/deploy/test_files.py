@@ -17,7 +17,7 @@ from streaming.config.settings import CONFIG_FILE_VARIABLE, Settings
 from streaming.embedded.jars import CACHE_VARIABLE
 from streaming.errors import Exit
 from streaming.logs import FORMAT_VARIABLE, LogFormat
-from streaming.query.coordinator import BATCH_WAIT_S
+from streaming.query.running_query import BATCH_WAIT_S
 from tests.deploy import reading
 from tests.deploy.reading import BASE, DEPLOY, EXECUTORS, ROOT, STAND_BY, UNITS, Started
 from tests.system.waiting import HANG_S

@@ -226,16 +226,18 @@ class Brokers:
 
 
 class Clock:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.now_s = 1_000.0
-        monkeypatch.setattr("streaming.kafka.broker_monitor.time.monotonic", lambda: self.now_s)
+
+    def __call__(self) -> float:
+        return self.now_s
 
 
-def test_the_query_reports_why_it_is_not_ready_and_why_it_is_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_query_reports_why_it_is_not_ready_and_why_it_is_unhealthy() -> None:
     """The states follow from the start to a batch that does not end: not ready, ready, not ready, not alive."""
-    clock = Clock(monkeypatch)
+    clock = Clock()
     coordinator, brokers = Coordinator(Settings()), Brokers()
-    watched = BrokerMonitor(brokers, coordinator.tallies)
+    watched = BrokerMonitor(brokers, coordinator.tallies, now_s=clock)
     subject = QueryHealth(coordinator, watched)
 
     watched.check()
@@ -283,13 +285,11 @@ def test_the_query_reports_why_it_is_not_ready_and_why_it_is_unhealthy(monkeypat
     ] == []  # the query has had no time for a batch yet
 
 
-def test_partition_whose_leader_is_silent_counts_what_waited_before_and_a_hung_query_shows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_partition_whose_leader_is_silent_counts_what_waited_before_and_a_hung_query_shows() -> None:
     """One silent leader hides neither the requests that waited, nor a query that ends no batch."""
-    clock = Clock(monkeypatch)
+    clock = Clock()
     coordinator, brokers = Coordinator(Settings()), Brokers()
-    watched = BrokerMonitor(brokers, coordinator.tallies)
+    watched = BrokerMonitor(brokers, coordinator.tallies, now_s=clock)
     subject = QueryHealth(coordinator, watched)
     coordinator.tallies.handle(progress(0, read_to=10))
     brokers.ends = {0: 15, 1: 3}
@@ -298,18 +298,18 @@ def test_partition_whose_leader_is_silent_counts_what_waited_before_and_a_hung_q
     for _ in range(3):
         clock.now_s += STALLED_S / 2
         watched.check()
-    assert watched.waiting == 8
+    assert watched.records_behind == 8
     assert [*subject.unhealthy_reasons()] == ["no batch has ended for 1350 s though 8 requests wait"]
     assert [*subject.not_ready_reasons()] == [
         f"partition 1 of {TOPIC} cannot be reached: its leader, broker 1, does not answer (0 does)"
     ]
 
 
-def test_time_without_a_batch_begins_while_a_leader_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_without_a_batch_begins_while_a_leader_is_silent() -> None:
     """Nobody knows whether requests wait while a leader is frozen; if they do, members have waited since then."""
-    clock = Clock(monkeypatch)
+    clock = Clock()
     coordinator, brokers = Coordinator(Settings()), Brokers()
-    watched = BrokerMonitor(brokers, coordinator.tallies)
+    watched = BrokerMonitor(brokers, coordinator.tallies, now_s=clock)
     subject = QueryHealth(coordinator, watched)
     coordinator.tallies.handle(progress(0, read_to=10))
     brokers.ends = {0: 10, 1: 0}
@@ -321,10 +321,10 @@ def test_time_without_a_batch_begins_while_a_leader_is_silent(monkeypatch: pytes
     assert [*subject.not_ready_reasons()] == ["no batch has ended for 24 s though 4 requests wait"]
 
 
-def test_process_may_tolerate_partitions_that_it_cannot_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_may_tolerate_partitions_that_it_cannot_reach() -> None:
     """A gateway is not ready without a third of the partitions."""
-    clock, brokers = Clock(monkeypatch), Brokers()
-    watched = BrokerMonitor(brokers, tolerated=1 / 3)
+    clock, brokers = Clock(), Brokers()
+    watched = BrokerMonitor(brokers, tolerated=1 / 3, now_s=clock)
     brokers.ends = dict.fromkeys(range(6), 0)
     for silent, is_ready in (({1}, True), ({1, 2}, False), (set(), True)):
         brokers.silent = silent
@@ -334,9 +334,9 @@ def test_process_may_tolerate_partitions_that_it_cannot_reach(monkeypatch: pytes
         assert (not watched.not_ready_reasons()) == is_ready, silent
 
 
-def test_partition_whose_leader_moves_is_not_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, brokers = Clock(monkeypatch), Brokers()
-    watched = BrokerMonitor(brokers)
+def test_partition_whose_leader_moves_is_not_out_of_reach() -> None:
+    clock, brokers = Clock(), Brokers()
+    watched = BrokerMonitor(brokers, now_s=clock)
     brokers.ends = {0: 1, 1: 1}
     for _ in range(10):
         for silent in ({1}, set[int]()):

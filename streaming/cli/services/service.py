@@ -334,9 +334,9 @@ class _Observing:
         return self
 
     def __exit__(self, *_: object) -> None:
-        from streaming.query.coordinator import BATCH_WAIT_S
-
-        self._observer.stop(0.0 if self._coordinator.is_abandoned else BATCH_WAIT_S)
+        if self._coordinator.is_abandoned:
+            self._observer.abandon()
+        self._observer.stop()
         self._thread.join()
         if self._failure:
             raise self._failure

@@ -180,7 +180,7 @@ def read_identity(spark: SparkSession, folder: str) -> Identity | None:
     if not exists(spark, path):
         return None
     try:
-        return decoded(read_file(spark, path), path)
+        return decoded(read_file(spark, path), path, Identity)
     except checkpoint_files.Damaged as error:
         raise CheckpointMismatch(f"{path} cannot be read ({error}): restore it from a back-up.") from None
 

@@ -1,11 +1,11 @@
-"""The identity of a coordinator's checkpoint: its fields, its checksum, and its differences from another one.
+"""The identity of a checkpoint: its checksum, its differences from another one, and the fields of a coordinator's.
 
 Nothing here needs Spark, so a command of the base installation can use it too.
 """
 
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -21,7 +21,19 @@ OF_AN_OBSERVER, OF_A_COORDINATOR = "source_partitions", "secret"
 """Fields that only the identity of an observer's checkpoint has, and only that of a coordinator's."""
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
+class Sealed(msgspec.Struct, frozen=True, kw_only=True):
+    """The base of identities. A subclass has all fields, since their order is that of the file, and `checksum` last."""
+
+    @property
+    def sealed(self) -> Self:
+        """The identity with the checksum of all other fields, which shows any changed bit, also one of the secret."""
+        return msgspec.structs.replace(self, checksum=checksum_of(msgspec.structs.asdict(self)))
+
+
+AnyIdentity = TypeVar("AnyIdentity", bound=Sealed)
+
+
+class Identity(Sealed, frozen=True, kw_only=True):
     """The data that cannot change for the life of a checkpoint.
 
     Args:
@@ -39,26 +51,22 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     fencing_token_floor: int = 0
     checksum: str = ""
 
-    @property
-    def sealed(self) -> "Identity":
-        """The identity with the checksum of all other fields, which shows any changed bit, also one of the secret."""
-        return msgspec.structs.replace(self, checksum=checksum_of(msgspec.structs.asdict(self)))
 
-
-def decoded(written: bytes, path: str) -> Identity:
+def decoded(written: bytes, path: str, kind: type[AnyIdentity]) -> AnyIdentity:
     """Return the identity in the bytes of a file.
 
     Args:
         path: The name of the file, for errors.
 
     Raises:
-        CheckpointMismatch: The bytes are no identity of a coordinator's checkpoint, or they were changed.
+        CheckpointMismatch: The bytes are no identity of this kind, or they were changed.
     """
     try:
-        found = msgspec.json.decode(written, type=Identity)
+        found = msgspec.json.decode(written, type=kind)
     except msgspec.MsgspecError as error:
         raise not_an_identity(written, path, error) from None
-    if found.checksum != checksum_of(msgspec.json.decode(written)):
+    fields = msgspec.json.decode(written)
+    if fields.get("checksum") != checksum_of(fields):
         raise CheckpointMismatch(f"{path} cannot be read (it fails its checksum): restore it from a back-up.")
     return found
 

@@ -12,7 +12,6 @@ can set.
 """
 
 import logging
-import threading
 from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
@@ -22,7 +21,7 @@ from streaming.config.settings import Settings
 from streaming.kafka.clients import producer
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.query.watchers.progress import Tallies
-from streaming.query.watchers.threads import await_end, run_forever
+from streaming.watcher import Watcher
 from streaming.wire.records import encode_request
 
 log = logging.getLogger(__name__)
@@ -36,8 +35,8 @@ SEND_WAIT_MS = 5_000
 alarm has sent the next one by then."""
 
 
-class Alarm:
-    """A thread that wakes the shards that are due.
+class Alarm(Watcher):
+    """A thread that wakes every shard once, and from then on the shards that are due.
 
     Args:
         tallies: The tallies in which shards report when they are due.
@@ -48,24 +47,11 @@ class Alarm:
     def __init__(self, settings: Settings, tallies: Tallies) -> None:
         self._topic, self._shards, self._tallies = settings.requests_topic, settings.request_partitions, tallies
         self._batch_ended = tallies.batch_event()
+        super().__init__("the alarm", self._batch_ended.set)
         options = {"linger.ms": 0, "message.timeout.ms": SEND_WAIT_MS, "on_delivery": self._sent}
         self._producer = producer(settings, "coordinator-alarm", options)
         self._signing = settings.signing() if settings.access == "rules" else None
         self.refusal: str | None = None
-        self._closing = threading.Event()
-        self._thread = threading.Thread(
-            target=run_forever, args=(self._watch, "the alarm", self._closing), name="alarm", daemon=True
-        )
-
-    def start(self) -> None:
-        """Start the thread: it wakes every shard once, and from then on the shards that are due."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop the thread."""
-        self._closing.set()
-        self._batch_ended.set()
-        await_end(self._thread)
 
     def _watch(self) -> None:
         not_reported: dict[int, int | None] = dict.fromkeys(range(self._shards), 0)

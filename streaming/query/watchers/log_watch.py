@@ -23,7 +23,7 @@ from streaming.kafka.lookup import Found, Lookup
 from streaming.query.checkpoint.replaced import Note, RequestsReplaced, replaced, write_note
 from streaming.query.operator.continuity import LastRecord
 from streaming.query.watchers.progress import Tallies
-from streaming.query.watchers.threads import run_forever
+from streaming.watcher import Watcher
 from streaming.wire.records import Tally
 
 CLIENT_ID = "coordinator-log-watch"
@@ -39,7 +39,7 @@ KEPT_MAX = 128
 while a broker does not answer, every second one is dropped."""
 
 
-class LogWatch:
+class LogWatch(Watcher):
     """A thread that compares handled records with the log. `refusal` is the reason why the query must end, else None.
 
     Args:
@@ -47,35 +47,25 @@ class LogWatch:
     """
 
     def __init__(self, settings: Settings, tallies: Tallies) -> None:
+        super().__init__("the check of handled requests", end_wait_s=0)
         self._settings = settings
         self.refusal: RequestsReplaced | None = None
         self._comparison = Comparison()
         tallies.follow(self._comparison.handle)
         self._spark: SparkSession | None = None
-        self._closing = threading.Event()
-        self._thread = threading.Thread(
-            target=run_forever,
-            args=(self._watch, "the check of handled requests", self._closing),
-            name="log",
-            daemon=True,
-        )
 
     def begin_at(self, last_records: Mapping[int, Found]) -> None:
         """Begin with the records that the log has at the start of the query."""
         self._comparison.begin_at(last_records)
 
-    def start(self, spark: SparkSession, settings: Settings) -> None:
+    def start_on(self, spark: SparkSession, settings: Settings) -> None:
         """Start the thread.
 
         Args:
             settings: The settings with the whole address of the checkpoint.
         """
         self._spark, self._settings = spark, settings
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop the thread. A comparison that is under way ends with the process at the latest."""
-        self._closing.set()
+        self.start()
 
     def _watch(self) -> None:
         with Lookup(self._settings, self._settings.requests_topic, CLIENT_ID) as lookup:

@@ -38,7 +38,7 @@ from streaming.kafka.clients import producer
 from streaming.kafka.reader import Record
 from streaming.kafka.topic_facts import TopicFacts
 from streaming.moments import unix_ms
-from streaming.query.watchers.threads import await_end, run_forever
+from streaming.watcher import Watcher
 from streaming.wire.records import decode_group_record
 from streaming.wire.signing import Signer
 
@@ -137,7 +137,7 @@ class WatchedTopics:
                     del self._groups[named]
 
 
-class OffsetTopicWatch:
+class OffsetTopicWatch(Watcher):
     """A thread that reports the topics of offsets that were deleted or made anew."""
 
     def __init__(self, settings: Settings) -> None:
@@ -145,21 +145,7 @@ class OffsetTopicWatch:
         self._lock = threading.Lock()
         self._signer = Signer(settings.signing(), COORDINATOR)
         self._facts = TopicFacts(settings, CLIENT_ID)
-        self._closing = threading.Event()
-        self._thread = threading.Thread(
-            target=run_forever, args=(self._watch, "the look at the topics of offsets", self._closing),
-            name="offset topics", daemon=True,
-        )  # fmt: skip
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop the thread."""
-        self._closing.set()
-        self._facts.close()
-        await_end(self._thread)
+        super().__init__("the look at the topics of offsets", self._facts.close)
 
     def handle(self, raw: Record) -> None:
         """Add the next record of the groups topic. Any thread may call this."""

@@ -1,10 +1,11 @@
-"""The progress of the query: a log line for each batch, and the latest figures."""
+"""The progress of a query: a log line for each batch, and the figures since the start."""
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from pyspark.java_gateway import ensure_callback_server_started
@@ -17,6 +18,111 @@ from streaming.wire.records import Tally
 log = logging.getLogger(__name__)
 
 _METRICS = "coordinator"
+"""The name under which Spark reports the tallies of a batch."""
+
+
+class Measured(NamedTuple):
+    """What Spark reports about a batch.
+
+    Args:
+        parts_ms: The parts of the batch's duration, by Spark's own names.
+        state_bytes: The memory of the states in the executors.
+    """
+
+    batch_id: int
+    duration_ms: int
+    parts_ms: dict[str, int]
+    state_bytes: int
+
+
+class BatchFigures(Protocol):
+    """One batch in figures. Its text is the line of the log."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the batch had nothing to handle."""
+
+
+T = TypeVar("T")
+B = TypeVar("B", bound=BatchFigures)
+
+
+class QueryFigures(ABC, Generic[T, B]):
+    """The latest batch of a query, and the sums over all batches since the start. Any thread may read them.
+
+    Args:
+        tally_type: The type of the tallies that the tasks of a batch report.
+        summed: The figures of a batch that `totals` has.
+        topic: The topic of the source whose offsets are the position of the query; None if it reads one topic only.
+    """
+
+    def __init__(self, tally_type: type[T], summed: Sequence[str], topic: str | None = None) -> None:
+        self._tally_type, self._summed, self._topic = tally_type, summed, topic
+        self._lock = threading.Lock()
+        self._latest: B | None = None
+        self._totals: Counter[str] = Counter()
+        self._read_to: dict[int, int] = {}
+        self._followers: list[Callable[[Sequence[T]], None]] = []
+
+    def follow(self, follower: Callable[[Sequence[T]], None]) -> None:
+        """Call a function with the tallies of every batch. It must not block."""
+        self._followers.append(follower)
+
+    @property
+    def latest(self) -> B | None:
+        with self._lock:
+            return self._latest
+
+    @property
+    def batches(self) -> int:
+        return self.totals["batches"]
+
+    @property
+    def totals(self) -> Counter[str]:
+        """The number of batches, as `batches`, and the sums of their figures, by the names of these."""
+        with self._lock:
+            return self._totals.copy()
+
+    @property
+    def read_to(self) -> dict[int, int]:
+        """By partition of the source, the offset before which all records are handled; empty before the first batch."""
+        with self._lock:
+            return self._read_to
+
+    def handle(self, progress: dict[str, Any]) -> B:
+        """Store the progress of a batch, given as the JSON form of Spark's `StreamingQueryProgress`."""
+        row = progress["observedMetrics"].get(_METRICS, {})
+        tallies = [msgspec.json.decode(text, type=self._tally_type) for text in row.get("shards", [])]
+        for follower in self._followers:
+            follower(tallies)
+        parts_ms = dict(progress["durationMs"])
+        measured = Measured(
+            progress["batchId"],
+            parts_ms.pop("triggerExecution", 0),
+            parts_ms,
+            sum(operator["memoryUsedBytes"] for operator in progress.get("stateOperators", [])),
+        )
+        with self._lock:
+            self._latest = batch = self._add(tallies, measured)
+            self._totals.update(batches=1, **{name: getattr(batch, name) for name in self._summed})
+            self._read_to = read_to(progress, self._topic) or self._read_to
+        self._wake_waiting(tallies)
+        return batch
+
+    @abstractmethod
+    def _add(self, tallies: Sequence[T], measured: Measured) -> B:
+        """Add the tallies of a batch, and return the figures of the batch. The caller holds the lock."""
+
+    @abstractmethod
+    def _wake_waiting(self, tallies: Sequence[T]) -> None:
+        """Set the events of the threads that wait for such a batch."""
+
+
+def read_to(progress: dict[str, Any], topic: str | None = None) -> dict[int, int]:
+    """Return the offsets to which a batch has read a topic of its sources; without a name, their only topic."""
+    ends = (end for source in progress.get("sources", []) for end in (source["endOffset"] or {}).items())
+    found = (offsets for name, offsets in ends if topic in (None, name))
+    return {int(partition): offset for offsets in found for partition, offset in offsets.items()}
 
 
 class Batch(NamedTuple):
@@ -41,71 +147,34 @@ class Batch(NamedTuple):
     parts_ms: dict[str, int]
     state_bytes: int
 
+    @property
+    def is_idle(self) -> bool:
+        return not self.requests
 
-class Totals(NamedTuple):
-    """The sums over all batches since the start."""
-
-    batches: int = 0
-    duration_ms: int = 0
-    requests: int = 0
-    answered: int = 0
-    heartbeats: int = 0
-    parts_ms: Mapping[str, int] = MappingProxyType({})
-
-    def with_batch(self, batch: Batch) -> "Totals":
-        """Return the totals with one more batch."""
-        return Totals(
-            self.batches + 1,
-            self.duration_ms + batch.duration_ms,
-            self.requests + batch.requests,
-            self.answered + batch.answered,
-            self.heartbeats + batch.heartbeats,
-            {**self.parts_ms, **{part: self.parts_ms.get(part, 0) + ms for part, ms in batch.parts_ms.items()}},
-        )
+    def __str__(self) -> str:
+        return "batch={} duration_ms={} requests={} answered={} oldest_ms={} groups={} members={}".format(*self)
 
 
-class Tallies:
-    """The latest figures of each shard, and the latest batch. Any thread may read them."""
+class Tallies(QueryFigures[Tally, Batch]):
+    """The figures of the coordinator's query, with the latest tally of each shard."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        super().__init__(Tally, ("duration_ms", "requests", "answered", "heartbeats"))
         self._shards: dict[int, Tally] = {}
         self._due_ms: dict[int, int | None] = {}
-        self._latest: Batch | None = None
-        self._totals = Totals()
-        self._read_to: dict[int, int] = {}
+        self._parts_ms: Counter[str] = Counter()
         self._batch_events: list[threading.Event] = []
-        self._followers: list[Callable[[Sequence[Tally]], None]] = []
 
     def batch_event(self) -> threading.Event:
         """Return a new event that every batch sets. The only thread that waits for it clears it."""
         self._batch_events.append(event := threading.Event())
         return event
 
-    def follow(self, follower: Callable[[Sequence[Tally]], None]) -> None:
-        """Call a function with the tallies of every batch. It must not block."""
-        self._followers.append(follower)
-
     @property
-    def latest(self) -> Batch | None:
+    def parts_ms(self) -> Counter[str]:
+        """The sums of the parts of the batches' durations, by Spark's own names."""
         with self._lock:
-            return self._latest
-
-    @property
-    def totals(self) -> Totals:
-        with self._lock:
-            return self._totals
-
-    @property
-    def batches(self) -> int:
-        return self.totals.batches
-
-    @property
-    def read_to(self) -> dict[int, int]:
-        """By partition of the request topic, the offset before which all requests are handled; empty before the first
-        batch."""
-        with self._lock:
-            return self._read_to
+            return self._parts_ms.copy()
 
     @property
     def shards(self) -> dict[int, tuple[int, int]]:
@@ -126,39 +195,27 @@ class Tallies:
         with self._lock:
             return dict(self._due_ms)
 
-    def handle(self, progress: dict[str, Any]) -> Batch:
-        """Store the progress of a batch, given as the JSON form of Spark's `StreamingQueryProgress`."""
-        row = progress["observedMetrics"].get(_METRICS, {})
-        shards = [msgspec.json.decode(text, type=Tally) for text in row.get("shards", [])]
-        for follower in self._followers:
-            follower(shards)
-        with self._lock:
-            self._shards.update({s.shard: s for s in shards})
-            planned_ms = monotonic_ms() - progress["durationMs"].get("triggerExecution", 0)
-            self._due_ms.update({s.shard: None if s.due_in_ms is None else planned_ms + s.due_in_ms for s in shards})
-            self._latest = Batch(
-                batch_id=progress["batchId"],
-                duration_ms=progress["durationMs"].get("triggerExecution", 0),
-                requests=sum(s.requests for s in shards),
-                answered=sum(s.answered for s in shards),
-                oldest_ms=max((s.oldest_ms for s in shards), default=0),
-                groups=sum(s.groups for s in self._shards.values()),
-                members=sum(s.members for s in self._shards.values()),
-                heartbeats=sum(s.heartbeats for s in shards),
-                parts_ms={part: took for part, took in progress["durationMs"].items() if part != "triggerExecution"},
-                state_bytes=sum(operator["memoryUsedBytes"] for operator in progress.get("stateOperators", [])),
-            )
-            self._totals = self._totals.with_batch(self._latest)
-            self._read_to = _read_to(progress)
-            for event in self._batch_events:
-                event.set()
-            return self._latest
+    def _add(self, tallies: Sequence[Tally], measured: Measured) -> Batch:
+        self._shards.update({s.shard: s for s in tallies})
+        planned_ms = monotonic_ms() - measured.duration_ms
+        self._due_ms.update({s.shard: None if s.due_in_ms is None else planned_ms + s.due_in_ms for s in tallies})
+        self._parts_ms.update(measured.parts_ms)
+        return Batch(
+            batch_id=measured.batch_id,
+            duration_ms=measured.duration_ms,
+            requests=sum(s.requests for s in tallies),
+            answered=sum(s.answered for s in tallies),
+            oldest_ms=max((s.oldest_ms for s in tallies), default=0),
+            groups=sum(s.groups for s in self._shards.values()),
+            members=sum(s.members for s in self._shards.values()),
+            heartbeats=sum(s.heartbeats for s in tallies),
+            parts_ms=measured.parts_ms,
+            state_bytes=measured.state_bytes,
+        )
 
-
-def _read_to(progress: dict[str, Any]) -> dict[int, int]:
-    """Return the offsets to which a batch has read. Its only source has one topic."""
-    ends = (topic for source in progress.get("sources", []) for topic in (source["endOffset"] or {}).values())
-    return {int(partition): offset for topic in ends for partition, offset in topic.items()}
+    def _wake_waiting(self, tallies: Sequence[Tally]) -> None:
+        for event in self._batch_events:
+            event.set()
 
 
 def observed(answered: DataFrame) -> DataFrame:
@@ -167,14 +224,15 @@ def observed(answered: DataFrame) -> DataFrame:
 
 
 class ProgressLog:
-    """A listener that logs a line for each batch of one query that handled requests.
+    """A listener that stores the progress of one query, and logs a line for each of its batches that was not idle.
 
-    Spark's JVM calls it, and it reads a batch's progress as one JSON text. pyspark's own `StreamingQueryListener` asks
-    the JVM for every figure separately, which costs half as much as a small batch.
+    A session's listeners may hear all queries of one Java process, so each chooses by the query's name. Spark's JVM
+    calls it, and it reads a batch's progress as one JSON text. pyspark's own `StreamingQueryListener` asks the JVM for
+    every figure separately, which costs half as much as a small batch.
     """
 
-    def __init__(self, tallies: Tallies, query_name: str) -> None:
-        self._tallies, self._name = tallies, query_name
+    def __init__(self, figures: QueryFigures[Any, Any], query_name: str) -> None:
+        self._figures, self._name, self._run = figures, query_name, ""
 
     def attach(self, spark: SparkSession) -> None:
         """Register for the progress of the queries of a session."""
@@ -184,25 +242,22 @@ class ProgressLog:
         spark._jsparkSession.streams().addListener(wrapper(self))
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        log.info("query=%s started run=%s", event.name(), event.runId().toString())
+        if event.name() == self._name:
+            self._run = event.runId().toString()
+            log.info("query=%s started run=%s", self._name, self._run)
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         progress = msgspec.json.decode(event.progress().json())
-        if progress["name"] != self._name:
-            return  # another query runs in the same Java process
-        batch = self._tallies.handle(progress)
-        level = logging.INFO if batch.requests else logging.DEBUG
-        log.log(
-            level,
-            "batch=%d duration_ms=%d requests=%d answered=%d oldest_ms=%d groups=%d members=%d",
-            *batch[:7],
-        )
+        if progress["name"] == self._name:
+            batch = self._figures.handle(progress)
+            log.log(logging.DEBUG if batch.is_idle else logging.INFO, "%s", batch)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         pass
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        log.info("query ended run=%s", event.runId().toString())
+        if event.runId().toString() == self._run:
+            log.info("query ended run=%s", self._run)
 
     class Java:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)

@@ -13,7 +13,6 @@ contains it.
 """
 
 import logging
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,7 +27,7 @@ from streaming.config.settings import Settings
 from streaming.kafka.clients import producer
 from streaming.kafka.reader import Record, TopicReader
 from streaming.moments import monotonic_ms, unix_ms
-from streaming.query.watchers.threads import await_end, run_forever
+from streaming.watcher import Watcher
 from streaming.wire.newest_records import NewestRecords, Order, order_in
 from streaming.wire.records import AT_MS, VERSION, decode_group_key
 from streaming.wire.signing import Signer
@@ -145,32 +144,17 @@ def _request(group_id: str, keys: list[Any]) -> RepublishGroup:
     )
 
 
-class RepeatWatch:
-    """A thread that reads the groups topic and requests the keys that were repeated late.
+class RepeatWatch(Watcher):
+    """A thread that reads the groups topic, first all existing records, and requests the keys that were repeated late.
 
     Args:
         follow: Called with each record of the topic as well, since the whole of it is read here.
     """
 
     def __init__(self, settings: Settings, follow: Callable[[Record], None] = lambda record: None) -> None:
+        super().__init__("the correction of late repeats")
         self._settings, self._repeats, self._follow = settings, Repeats(), follow
         self._signer = Signer(settings.signing(), COORDINATOR)
-        self._closing = threading.Event()
-        self._thread = threading.Thread(
-            target=run_forever,
-            args=(self._watch, "the correction of late repeats", self._closing),
-            name="repeats",
-            daemon=True,
-        )
-
-    def start(self) -> None:
-        """Start the thread: it reads all existing records, and then new ones."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop the thread."""
-        self._closing.set()
-        await_end(self._thread)
 
     def _watch(self) -> None:
         self._repeats = Repeats()  # all records are read anew

@@ -15,7 +15,6 @@ Source: KIP-98 (control records).
 """
 
 import logging
-import threading
 import time
 import uuid
 from bisect import bisect_left
@@ -38,8 +37,8 @@ from streaming.kafka.deleting import delete_records
 from streaming.kafka.transaction_log import Batch, TransactionLog
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.query.watchers.progress import Tallies
-from streaming.query.watchers.threads import await_end, run_forever
 from streaming.query.watchers.unsettled import Unsettled
+from streaming.watcher import Watcher
 from streaming.wire.signing import Signer
 
 log = logging.getLogger(__name__)
@@ -210,8 +209,10 @@ class Settling:
         return {each: end if self._ended[each] or end > self._read_to[each] else 0 for each, end in ends.items()}
 
 
-class TransactionWatch:
+class TransactionWatch(Watcher):
     """A thread that reads the transactions topic and reports how transactions have ended.
+
+    While it does not run, all offsets inside transactions stay pending.
 
     Attributes:
         unsettled: The figures of the transactions that no shard has settled.
@@ -221,28 +222,12 @@ class TransactionWatch:
     """
 
     def __init__(self, settings: Settings, tallies: Tallies) -> None:
+        super().__init__("the reading of how transactions have ended")
         self._settings, self._tallies = settings, tallies
         self.unsettled = Unsettled()
         self._signer = Signer(settings.signing(), COORDINATOR)
-        self._closing = threading.Event()
-        # while this thread stands still, all offsets inside transactions stay pending
-        self._thread = threading.Thread(
-            target=run_forever,
-            args=(self._read, "the reading of how transactions have ended", self._closing),
-            name="transactions",
-            daemon=True,
-        )
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop the thread."""
-        self._closing.set()
-        await_end(self._thread)
-
-    def _read(self) -> None:
+    def _watch(self) -> None:
         """Read the topic from its oldest record on, until the thread is to stop.
 
         Raises:

@@ -26,7 +26,7 @@ from streaming.errors import StoreUnavailable, UserError
 from streaming.query.checkpoint.running import local_folder
 from streaming.query.spark.failures import CAUSES, Causes, unavailable
 from streaming.query.watchers.store_probe import StoreProbe
-from streaming.query.watchers.threads import run_forever
+from streaming.watcher import Watcher
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class Silence:
         self._why, self._batches = why, self._ended()
 
 
-class StoreWatch:
+class StoreWatch(Watcher):
     """A thread that asks the store of the checkpoint, and the work that waits for it.
 
     Args:
@@ -151,16 +151,16 @@ class StoreWatch:
     def __init__(
         self, settings: Settings, batches: Callable[[], int], stopping: threading.Event, causes: Causes = CAUSES
     ) -> None:
+        super().__init__("the check of the checkpoint's store", end_wait_s=0)
         self._batches, self._stopping, self._causes = batches, stopping, causes
         unanswered = unavailable(settings, f"no response for {ANSWER_WAIT_S:.0f} s")
         self._silence = Silence(settings.checkpoint_wait_ms / 1_000, unanswered, batches)
         self.is_waited_for = False
-        self._thread: threading.Thread | None = None
+        self._probe: StoreProbe | None = None
         self._query: StreamingQuery | None = None
         self._ended, self._begun_s = -1, 0.0
-        self._closing = threading.Event()
 
-    def start(self, spark: SparkSession, settings: Settings) -> None:
+    def start_on(self, spark: SparkSession, settings: Settings) -> None:
         """Start the thread, unless the checkpoint is on a file system of this machine.
 
         Args:
@@ -168,23 +168,17 @@ class StoreWatch:
         """
         if local_folder(settings.checkpoint) is not None:
             return
-        probe = StoreProbe(spark, settings, self._causes)
-        work = (lambda: self._watch(probe), "the check of the checkpoint's store", self._closing)
-        self._thread = threading.Thread(target=run_forever, args=work, name="store", daemon=True)
-        self._thread.start()
+        self._probe = StoreProbe(spark, settings, self._causes)
+        self.start()
 
     def follow(self, query: StreamingQuery) -> None:
         """Watch the batches of this query from now on."""
         self._query = query
 
-    def close(self) -> None:
-        """Stop the thread. A question that is under way ends with the process at the latest."""
-        self._closing.set()
-
     @property
     def is_answering(self) -> bool:
         """Whether the store answers."""
-        return self._thread is None or self._silence.is_answering
+        return self._probe is None or self._silence.is_answering
 
     @property
     def refusal(self) -> StoreUnavailable | None:
@@ -236,7 +230,9 @@ class StoreWatch:
                 self._stopping.wait(ASK_EVERY_S)
         return None
 
-    def _watch(self, probe: StoreProbe) -> None:
+    def _watch(self) -> None:
+        probe = self._probe
+        assert probe is not None
         try:
             probe.prepare()
             while not self._closing.is_set():

@@ -26,7 +26,7 @@ from streaming.config.settings import Settings
 from streaming.errors import TopicMismatch, UserError
 from streaming.kafka import topics
 from streaming.kafka.any_broker import Reconnecting
-from streaming.query.watchers.threads import run_forever
+from streaming.watcher import Watcher
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ LOOK_EVERY_S = 2.0
 """The time between two looks at the topics' ids: about the longest time that the query reads a topic made anew."""
 
 
-class TopicWatch:
+class TopicWatch(Watcher):
     """A thread that checks the topics. `refusal` is the reason why the query must end, else None.
 
     Args:
@@ -50,24 +50,16 @@ class TopicWatch:
         self._ids: Mapping[str, str] = {}
         self._looking = threading.Lock()
         self._brokers = Reconnecting({**settings.kafka_client_arguments(), "client_id": "coordinator-topic-watch"})
-        self._closing = threading.Event()
-        self._thread = threading.Thread(
-            target=run_forever, args=(self._watch, "the check of the topics", self._closing), name="topics", daemon=True
-        )
+        super().__init__("the check of the topics", self._brokers.close, end_wait_s=0)
 
-    def start(self, ids: Mapping[str, str]) -> None:
+    def start_on(self, ids: Mapping[str, str]) -> None:
         """Start the thread.
 
         Args:
             ids: The id of each topic to which the checkpoint belongs.
         """
         self._ids = ids
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop the thread. A check that is under way ends with the process at the latest."""
-        self._closing.set()
-        self._brokers.close()
+        self.start()
 
     def _watch(self) -> None:
         warned: list[str] = []

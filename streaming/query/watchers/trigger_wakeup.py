@@ -16,7 +16,6 @@ A consumer waits for the records. While a batch runs it reads nothing, so under 
 """
 
 import logging
-import threading
 import time
 from contextlib import closing
 from enum import Enum, auto
@@ -32,7 +31,7 @@ from streaming.kafka.clients import Options, consumer
 from streaming.query.watchers import manual_clock
 from streaming.query.watchers.clock_watch import ClockWatch
 from streaming.query.watchers.progress import Tallies
-from streaming.query.watchers.threads import run_forever
+from streaming.watcher import Watcher
 from streaming.wire.records import HEARTBEAT_BEGIN, HEARTBEATS_BEGIN
 
 log = logging.getLogger(__name__)
@@ -65,8 +64,6 @@ BATCH_WAIT_S = 1.0
 CLOSE_EVERY_S = 0.2
 """How often the wake-up checks whether it is closed."""
 
-CLOSE_WAIT_S = 3.0
-
 _OPTIONS: Options = {
     "isolation.level": "read_uncommitted",  # as the query reads
     "fetch.wait.max.ms": 500,
@@ -86,7 +83,7 @@ class Heard(Enum):
     REQUEST = auto()
 
 
-class TriggerWakeup:
+class TriggerWakeup(Watcher):
     """A thread that makes a query look for new records.
 
     Args:
@@ -96,14 +93,11 @@ class TriggerWakeup:
     def __init__(self, settings: Settings, tallies: Tallies) -> None:
         self._settings, self._tallies = settings, tallies
         self._batch_ended = tallies.batch_event()
-        self._closing = threading.Event()
+        super().__init__("the wake-up", self._batch_ended.set)
         self._clock: Any = None
         self._query: StreamingQuery | None = None
         self._bursts = BurstDetector()
         self._clocks = ClockWatch(settings.requests_topic, settings.clock_slack_ms)
-        self._thread = threading.Thread(
-            target=run_forever, args=(self._watch, "the wake-up", self._closing), name="wake-up", daemon=True
-        )
 
     def follow(self, spark: SparkSession, query: StreamingQuery) -> None:
         """Replace the clock of a query that has run a batch, and start the thread if it is the first query.
@@ -117,18 +111,11 @@ class TriggerWakeup:
             log.warning("the clock of this Spark cannot be moved; the query looks every %d ms: %s", TRIGGER_MS, error)
             return
         if not self._thread.is_alive():
-            self._thread.start()
+            self.start()
 
     def follows(self, query: StreamingQuery) -> bool:
         """Return whether this is the last query that the wake-up was given."""
         return query is self._query
-
-    def close(self) -> None:
-        """Stop the thread."""
-        self._closing.set()
-        self._batch_ended.set()
-        if self._thread.is_alive():
-            self._thread.join(CLOSE_WAIT_S)
 
     def _watch(self) -> None:
         try:

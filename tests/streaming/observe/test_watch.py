@@ -1,21 +1,25 @@
 """Tests of the observer's threads and figures, without brokers and without Spark."""
 
+import queue
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from streaming import watcher
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
 from streaming.kafka.acls import SOURCE_TOPIC, Role, commands
-from streaming.kafka.offsets import Offsets, Why
+from streaming.kafka.offsets import Offsets
 from streaming.observe.failures import CAUSES
 from streaming.observe.naming import ASK_AGAIN_S, Naming
 from streaming.observe.operator import Name
-from streaming.observe.tally import Observed, Tally, read_to
+from streaming.observe.tally import Observed, Tally
 from streaming.observe.watch import HELD_BACK_S, SourceWatch
 from streaming.query.spark.failures import because
+from streaming.query.watchers.progress import read_to
+from tests.system.waiting import HANG_S
 
 SETTINGS = Settings(bootstrap_servers="kafka:9092").observing()
 
@@ -47,12 +51,12 @@ def test_figures_are_sums_over_batches_and_the_last_of_each_partition() -> None:
     assert observed.latest is not None
     assert (observed.latest.batch_id, observed.latest.groups, observed.latest.records) == (1, 9, 4)
     assert observed.records == {"1": 11, "2": 1, "unreadable": 2}
-    assert observed.totals == (2, 500, 12)
+    assert observed.totals == {"batches": 2, "duration_ms": 500, "published": 12}
     assert observed.read_to == {0: 10}
 
 
 def test_position_is_that_in_the_source_and_not_in_the_topic_of_names() -> None:
-    assert read_to(progress(ends={"0": 5, "3": 8})) == {0: 5, 3: 8}
+    assert read_to(progress(ends={"0": 5, "3": 8}), SOURCE_TOPIC) == {0: 5, 3: 8}
     assert read_to({"sources": [{"endOffset": None}]}) == {}
 
 
@@ -135,6 +139,25 @@ def test_id_without_a_topic_is_looked_for_again_after_a_while() -> None:
     assert (topics.finds, topics.written) == (2, [Name(0, "id1", "orders")])
 
 
+def test_naming_that_fails_begins_again_after_any_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: list[Exception] = [KafkaException("no broker"), RuntimeError("any other error")]
+    written = queue.Queue[list[Name]]()
+    observed = asked("id1")
+
+    def find() -> dict[str, str]:
+        observed.names_wanted.set()  # the next batch asks again
+        if failures:
+            raise failures.pop(0)
+        return {"id1": "orders"}
+
+    monkeypatch.setattr(watcher, "RETRY_WAIT_S", 0.0)
+    naming = Naming(find, lambda names: written.put(list(names)), observed)
+    naming.start()
+    assert written.get(timeout=HANG_S) == [Name(0, "id1", "orders")]
+    naming.close()
+    assert not failures
+
+
 # -- transactions that hold the source back ----------------------------------------------------------------------------
 
 
@@ -144,7 +167,6 @@ class Ends:
     def __init__(self) -> None:
         self.now_s, self.stable, self.highest = 1_000.0, {0: 5, 1: 5}, {0: 5, 1: 5}
         self.error: Exception | None = None
-        self.silent = set[int]()
         self.observed = Observed()
         self.watch = SourceWatch(self.ask, self.observed, lambda: self.now_s)
 
@@ -154,11 +176,9 @@ class Ends:
         return self._offsets(self.stable), self._offsets(self.highest)
 
     def _offsets(self, ends: dict[int, int]) -> Offsets:
-        """Return the ends. Broker N leads partition N."""
-        known = {(SOURCE_TOPIC, n): end for n, end in ends.items() if n not in self.silent}
-        unknown = {(SOURCE_TOPIC, n): Why.SILENT for n in self.silent}
-        leaders = {(SOURCE_TOPIC, n): n for n in ends}
-        return Offsets(known, unknown, leaders, frozenset(self.silent), frozenset(ends) - self.silent)
+        """Return the ends, of which one broker leads all partitions."""
+        known = {(SOURCE_TOPIC, n): end for n, end in ends.items()}
+        return Offsets(known, {}, dict.fromkeys(known, 1), frozenset(), frozenset({1}))
 
     def look(self, after_s: float) -> list[str]:
         self.now_s += after_s
@@ -186,18 +206,6 @@ def test_partition_whose_stable_offset_moves_is_not_held_back() -> None:
         assert ends.look(10.0) == []
 
 
-def test_records_that_wait_are_counted_and_a_query_without_a_batch_is_stalled() -> None:
-    ends = Ends()
-    ends.observed.handle(progress(tally(), ends={"0": 3, "1": 5}))
-    ends.look(0.0)
-    assert (ends.watch.records_behind, ends.watch.stalled_s()) == (2, 0.0)
-    ends.look(30.0)
-    assert ends.watch.stalled_s() == 30.0
-    ends.observed.handle(progress(tally(), ends={"0": 5, "1": 5}))
-    ends.look(1.0)
-    assert (ends.watch.records_behind, ends.watch.stalled_s()) == (0, 0.0)
-
-
 def test_brokers_that_do_not_answer_are_a_reason() -> None:
     ends = Ends()
     ends.error = KafkaException(KafkaError(KafkaError._TRANSPORT))
@@ -205,18 +213,6 @@ def test_brokers_that_do_not_answer_are_a_reason() -> None:
     assert ends.watch.records_behind is None
     ends.error = None
     assert ends.look(1.0) == []
-
-
-def test_partition_whose_leader_is_silent_is_a_reason_and_hides_no_other_one() -> None:
-    ends = Ends()
-    ends.observed.handle(progress(tally(), ends={"0": 3, "1": 3}))
-    assert ends.look(0.0) == []
-    ends.silent = {1}
-    ends.look(1.0)
-    assert ends.look(21.0) == [
-        "partition 1 of __consumer_offsets cannot be reached: its leader, broker 1, does not answer (0 does)"
-    ]
-    assert (ends.watch.records_behind, ends.watch.stalled_s()) == (4, 22.0)
 
 
 # -- failures, rights and settings -------------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ import queue
 import pytest
 from confluent_kafka import KafkaException
 
+from streaming import watcher
 from streaming.config.settings import Settings
-from streaming.query.watchers import alarm, threads
+from streaming.query.watchers import alarm
 from streaming.query.watchers.alarm import AGAIN_MS, WAIT_MS_MAX, Alarm, overdue
 from streaming.query.watchers.progress import Tallies
 from tests.system.waiting import HANG_S
@@ -53,7 +54,7 @@ def test_an_alarm_that_fails_begins_again(monkeypatch: pytest.MonkeyPatch, caplo
     """Without it no session would expire."""
     failing = Failing(BufferError("Local: Queue full"), KafkaException("any other error"))
     monkeypatch.setattr(alarm, "producer", lambda *_: failing)
-    monkeypatch.setattr(threads, "RETRY_WAIT_S", 0.0)
+    monkeypatch.setattr(watcher, "RETRY_WAIT_S", 0.0)
     woken = Alarm(Settings(request_partitions=2), Tallies())
     woken.start()
     assert [failing.woken.get(timeout=HANG_S) for _ in range(2)] == [0, 1]

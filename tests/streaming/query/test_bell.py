@@ -11,8 +11,9 @@ from py4j.protocol import Py4JError
 
 from coordinator.messages.heartbeats import Heartbeat, Heartbeats
 from coordinator.messages.requests import DescribeGroup, Request
+from streaming import watcher
 from streaming.config.settings import Settings
-from streaming.query.watchers import manual_clock, threads, trigger_wakeup
+from streaming.query.watchers import manual_clock, trigger_wakeup
 from streaming.query.watchers.progress import Tallies
 from streaming.query.watchers.trigger_wakeup import TRIGGER_MS, BurstDetector, TriggerWakeup
 from streaming.wire.records import encode_request
@@ -128,7 +129,7 @@ def test_a_bell_that_fails_makes_the_query_look_and_begins_again(stage, monkeypa
         return stage
 
     monkeypatch.setattr(trigger_wakeup, "consumer", listener)
-    monkeypatch.setattr(threads, "RETRY_WAIT_S", 0.0)
+    monkeypatch.setattr(watcher, "RETRY_WAIT_S", 0.0)
     start(stage)
     stage.arrive(DESCRIBE)
     assert stage.await_looks(2) == ["look", "listen 5", "heard", "look"]
