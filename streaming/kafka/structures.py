@@ -101,7 +101,11 @@ def _field(field: Field, is_flexible: bool) -> Read:
     if field.type == "struct":
         assert isinstance(field.elements, Structure)
         structure = reader_of(field.elements)
-        return (lambda reader: None if reader.int8() < 0 else structure(reader)) if field.is_nullable else structure
+        if not field.is_nullable:
+            return structure
+        if field.tag is None:
+            return lambda reader: None if reader.int8() < 0 else structure(reader)
+        return lambda reader: structure(reader) if reader.varint() else None
     length = Reader.compact_length if is_flexible else LENGTHS[field.type]
     content = _array(field.elements, is_flexible) if field.elements else CONTENTS[field.type]
 

@@ -38,7 +38,7 @@ def test_each_value_is_read_whole_or_is_malformed(read: Callable[[Reader], Any],
     reader = Reader(data)
     assert (read(reader), reader.is_at_end) == (value, True)
     for end in range(len(data)):
-        with pytest.raises(Malformed, match="^it ends too early"):
+        with pytest.raises(Malformed, match=r"^it ends too early"):
             read(Reader(data[:end]))
 
 
