@@ -40,6 +40,7 @@ CASES: dict[str, tuple[Field, bool, bytes, Any]] = {
     "an array of structures":  (Field("f", "array", False, INNER),         True,  b"\2\0\5\0",         [{"number": 5}]),
     "a structure":             (Field("f", "struct", False, INNER),        True,  b"\0\5\0",            {"number": 5}),
     "a nullable structure":    (Field("f", "struct", True, INNER),         True,  b"\1\0\5\0",          {"number": 5}),
+    "one marked with zero":    (Field("f", "struct", True, INNER),         True,  b"\0\0\5\0",          {"number": 5}),
     "a null structure":        (Field("f", "struct", True, INNER),         True,  b"\xff",              None),
 }  # fmt: skip
 

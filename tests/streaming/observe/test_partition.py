@@ -209,6 +209,12 @@ def test_name_that_nobody_missed_publishes_nothing() -> None:
 # -- other records -----------------------------------------------------------------------------------------------------
 
 
+def test_oldest_record_of_a_classic_group_has_no_rebalance_timeout() -> None:
+    log = Log().append(1_000, v.GROUP_0)
+    log.read()
+    assert [member.rebalance_timeout_ms for member in groups(log.outputs)[-1].members] == [None]
+
+
 @pytest.mark.parametrize(
     ("kind", "group_type", "member"),
     [(Kind.SHARE_GROUP, "share", v.SHARE_MEMBER), (Kind.STREAMS_GROUP, "streams", v.STREAMS_MEMBER)],
