@@ -9,11 +9,11 @@ Source: Kafka's CoordinatorRecordSerde; KIP-482 (flexible versions and tagged fi
 import struct
 from typing import Any, NamedTuple
 
-from coordinator.base.binary import INT16, INT32, Malformed, Reader
+from coordinator.base.binary import Malformed, Reader
 from streaming.kafka.structures import reader_of
 from streaming.observe.schemas import KEYS, OFFSETS, VALUES, ZERO_ID, Kind
 
-_INT64 = struct.Struct(">q")
+_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 _KEY_START = struct.Struct(">hh")
 _COMMIT_START = struct.Struct(">hqi")
 
@@ -152,11 +152,11 @@ def _quick_commit(key: bytes, value: bytes) -> Commit | None:
         if kind != 1 or length < 0:
             return None
         end = 4 + length
-        group, (length,) = key[4:end], INT16.unpack_from(key, end)
+        group, (length,) = key[4:end], _INT16.unpack_from(key, end)
         start, end = end + 2, end + 2 + length
         if length < 0 or len(key) != end + 4:
             return None
-        topic, (partition,) = key[start:end], INT32.unpack_from(key, end)
+        topic, (partition,) = key[start:end], _INT32.unpack_from(key, end)
         topic_id = ZERO_ID
         if version == 4:
             end = 14 + value[14]  # the length of the metadata plus one, which is the length of one byte before it
@@ -169,7 +169,7 @@ def _quick_commit(key: bytes, value: bytes) -> Commit | None:
             elif tags != b"\x00":
                 return None
         elif version == 3:
-            (length,) = INT16.unpack_from(value, 14)
+            (length,) = _INT16.unpack_from(value, 14)
             end = 16 + length
             if length < 0 or len(value) != end + 8:
                 return None
