@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from coordinator.assignors import sticky_constrained, sticky_general
 from coordinator.assignors.assignor import Assignor, Cluster, Plan, Subscriber, TopicPartition, by_topic
 from coordinator.assignors.ownership import NO_GENERATION, Claim, Ownership, settle
-from coordinator.base.consumer_protocol import Reader, Subscription, write_partitions
+from coordinator.base.binary import Malformed, Reader
+from coordinator.base.consumer_protocol import Subscription, read_partitions, write_partitions
 
 GENERATION = struct.Struct(">i")
 
@@ -32,10 +33,10 @@ class Sticky(Assignor):
         data = subscription.user_data or b""
         reader = Reader(data)
         try:
-            partitions = pairs(reader.partitions())
-            is_oldest = len(data) - reader.at < GENERATION.size
+            partitions = pairs(read_partitions(reader))
+            is_oldest = len(data) - reader.position < GENERATION.size
             return Claim(partitions, NO_GENERATION if is_oldest else reader.int32())
-        except (struct.error, ValueError):
+        except Malformed:
             return Claim()
 
     def may_have(self, member_id: str, partition: TopicPartition, ownership: Ownership) -> bool:

@@ -7,11 +7,9 @@ workers join again because another worker is gone.
 Source: Kafka's ConnectProtocol (version 0) and IncrementalCooperativeConnectProtocol (versions 1 and 2; KIP-415).
 """
 
-import struct
-
 import msgspec
 
-from coordinator.base.consumer_protocol import Reader
+from coordinator.base.binary import NULL, Malformed, Reader
 
 CONNECT = "connect"
 """The protocol type of groups of Kafka Connect's workers."""
@@ -82,7 +80,7 @@ def read_worker_assignment(data: bytes) -> WorkerAssignment | None:
         config_offset, assigned = reader.int64(), _work(reader)
         revoked = _work(reader) if version >= 1 and not reader.is_at_end else Work()
         delay_ms = reader.int32() if version >= 1 and not reader.is_at_end else 0
-    except (struct.error, ValueError):
+    except Malformed:
         return None
     return WorkerAssignment(version, config_offset, assigned, revoked, delay_ms)
 
@@ -114,8 +112,8 @@ def _work_before(metadata: bytes) -> Work | None:
         version = reader.int16()
         reader.text()  # the worker's address
         reader.int64()  # the offset in the configuration topic
-        did = reader.nullable() if version >= 1 and not reader.is_at_end else None
-    except (struct.error, ValueError):
+        did = reader.nullable_data() if version >= 1 and not reader.is_at_end else None
+    except Malformed:
         return None
     read = read_worker_assignment(did or b"")
     return None if read is None else read.assigned
@@ -125,7 +123,8 @@ def _work(reader: Reader) -> Work:
     """Read an array of connectors, each with the numbers of its tasks. It may be null."""
     connectors: list[str] = []
     tasks: dict[str, list[int]] = {}
-    for _ in range(reader.nullable_count(6)):
+    count = reader.int32()
+    for _ in reader.elements(0 if count == NULL else count, 6):
         connector, numbers = reader.text(), reader.int32s()
         if _ITSELF in numbers:
             connectors.append(connector)

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from coordinator.base.binary import INT16, INT32, Malformed, Reader
+
 CONSUMERS = "consumer"
 """The protocol type of groups that assign the partitions of topics."""
 
@@ -25,8 +27,7 @@ READABLE = (CONSUMERS, RESOURCES)
 VERSION_MAX = 3
 """The newest version. A newer version is read as this one, because versions only add fields at the end."""
 
-_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
-_NULL_BYTES, _NULL_TEXT = _INT32.pack(-1), _INT16.pack(-1)
+_NULL_BYTES, _NULL_TEXT = INT32.pack(-1), INT16.pack(-1)
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -55,7 +56,7 @@ def subscribed_topics(metadata: bytes) -> list[str] | None:
     try:
         reader.int16()
         return reader.texts()
-    except (struct.error, ValueError):
+    except Malformed:
         return None
 
 
@@ -69,8 +70,8 @@ def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
     reader = Reader(assignment)
     try:
         reader.int16()
-        return reader.partitions()
-    except (struct.error, ValueError):
+        return read_partitions(reader)
+    except Malformed:
         return None
 
 
@@ -83,7 +84,7 @@ def has_to_give_up(metadata: bytes, assignment: bytes) -> bool:
     assigned = assigned_partitions(assignment)
     try:
         owned = read_subscription(metadata).owned
-    except ValueError:
+    except Malformed:
         return False
     return assigned is not None and any(not set(owned[topic]) <= set(assigned.get(topic, ())) for topic in owned)
 
@@ -98,11 +99,11 @@ def write_subscription(subscription: Subscription, version: int = VERSION_MAX) -
     """
     assert 0 <= version <= VERSION_MAX, f"there is no version {version}"
     topics = sorted(subscription.topics)
-    parts = [_INT16.pack(version), _INT32.pack(len(topics)), *map(_text, topics), _nullable(subscription.user_data)]
+    parts = [INT16.pack(version), INT32.pack(len(topics)), *map(_text, topics), _nullable(subscription.user_data)]
     if version >= 1:
         parts.append(write_partitions(subscription.owned))
     if version >= 2:
-        parts.append(_INT32.pack(subscription.generation_id))
+        parts.append(INT32.pack(subscription.generation_id))
     if version >= 3:
         parts.append(_NULL_TEXT if subscription.rack_id is None else _text(subscription.rack_id))
     return b"".join(parts)
@@ -112,22 +113,19 @@ def read_subscription(data: bytes) -> Subscription:
     """Read a subscription of any version. A field that its version does not have gets its default.
 
     Raises:
-        ValueError: the bytes are no subscription, or end too early.
+        Malformed: the bytes are no subscription, or end too early.
     """
     reader = Reader(data)
-    try:
-        version = reader.int16()
-        if version < 0:
-            raise ValueError(f"a version below zero: {version}")
-        return Subscription(
-            topics=tuple(reader.texts()),
-            user_data=reader.nullable(),
-            owned=reader.partitions() if version >= 1 else {},
-            generation_id=reader.int32() if version >= 2 else -1,
-            rack_id=reader.nullable_text() if version >= 3 else None,
-        )
-    except struct.error as error:
-        raise ValueError(f"a subscription that ends too soon: {error}") from error
+    version = reader.int16()
+    if version < 0:
+        raise Malformed(f"a version below zero: {version}")
+    return Subscription(
+        topics=tuple(reader.texts()),
+        user_data=reader.nullable_data(),
+        owned=read_partitions(reader) if version >= 1 else {},
+        generation_id=reader.int32() if version >= 2 else -1,
+        rack_id=reader.nullable_text() if version >= 3 else None,
+    )
 
 
 def write_assignment(
@@ -135,23 +133,20 @@ def write_assignment(
 ) -> bytes:
     """Return the bytes of one member's assignment. Its versions differ only in their number."""
     assert 0 <= version <= VERSION_MAX, f"there is no version {version}"
-    return _INT16.pack(version) + write_partitions(partitions) + _nullable(user_data)
+    return INT16.pack(version) + write_partitions(partitions) + _nullable(user_data)
 
 
 def read_assignment(data: bytes) -> tuple[dict[str, list[int]], bytes]:
     """Read an assignment of any version: the partitions by topic, and the user data. No bytes are no partitions.
 
     Raises:
-        ValueError: the bytes are no assignment, or end too early.
+        Malformed: the bytes are no assignment, or end too early.
     """
     if not data:
         return {}, b""
     reader = Reader(data)
-    try:
-        reader.int16()
-        return reader.partitions(), reader.nullable() or b""
-    except struct.error as error:
-        raise ValueError(f"an assignment that ends too soon: {error}") from error
+    reader.int16()
+    return read_partitions(reader), reader.nullable_data() or b""
 
 
 # -- for assignors, whose user data has the same format ----------------------------------------------------------------
@@ -159,93 +154,25 @@ def read_assignment(data: bytes) -> tuple[dict[str, list[int]], bytes]:
 
 def write_partitions(partitions: Mapping[str, Sequence[int]]) -> bytes:
     """Return partitions as an array of topics, each with the array of its partition numbers, all in order."""
-    parts = [_INT32.pack(len(partitions))]
+    parts = [INT32.pack(len(partitions))]
     for topic, numbers in sorted(partitions.items()):
         parts += _text(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *sorted(numbers))
     return b"".join(parts)
 
 
+def read_partitions(reader: Reader) -> dict[str, list[int]]:
+    """Read the numbers of partitions by topic. If a topic occurs twice, its numbers are joined."""
+    partitions: dict[str, list[int]] = {}
+    for _ in reader.elements(reader.int32(), 6):
+        topic, numbers = reader.text(), reader.int32s()
+        partitions[topic] = partitions[topic] + numbers if topic in partitions else numbers
+    return partitions
+
+
 def _text(value: str) -> bytes:
     data = value.encode()
-    return _INT16.pack(len(data)) + data
+    return INT16.pack(len(data)) + data
 
 
 def _nullable(data: bytes | None) -> bytes:
-    return _NULL_BYTES if data is None else _INT32.pack(len(data)) + data
-
-
-class Reader:
-    """A reader of big-endian fields. It raises `struct.error` or ValueError if the data do not have that form."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
-
-    def int16(self) -> int:
-        (value,) = _INT16.unpack_from(self.data, self.at)
-        self.at += 2
-        return int(value)
-
-    def int32(self) -> int:
-        (value,) = _INT32.unpack_from(self.data, self.at)
-        self.at += 4
-        return int(value)
-
-    def int64(self) -> int:
-        (value,) = _INT64.unpack_from(self.data, self.at)
-        self.at += 8
-        return int(value)
-
-    def texts(self) -> list[str]:
-        return [self.text() for _ in range(self.count(2))]
-
-    def text(self) -> str:
-        return self.read(self.int16()).decode()
-
-    def nullable_text(self) -> str | None:
-        length = self.int16()
-        return None if length == -1 else self.read(length).decode()
-
-    def nullable(self) -> bytes | None:
-        length = self.int32()
-        return None if length == -1 else self.read(length)
-
-    def partitions(self) -> dict[str, list[int]]:
-        """Read the numbers of partitions by topic. If a topic occurs twice, its numbers are joined."""
-        partitions: dict[str, list[int]] = {}
-        for _ in range(self.count(6)):
-            topic, numbers = self.text(), self.int32s()
-            partitions[topic] = partitions[topic] + numbers if topic in partitions else numbers
-        return partitions
-
-    def int32s(self) -> list[int]:
-        """Read an array of numbers."""
-        count = self.count(4)
-        values = struct.unpack_from(f">{count}i", self.data, self.at)
-        self.at += 4 * count
-        return list(values)
-
-    def nullable_count(self, size_min: int) -> int:
-        """Read a count of elements of an array that may be null, which has none."""
-        if self.data[self.at : self.at + 4] == _NULL_BYTES:
-            self.at += 4
-            return 0
-        return self.count(size_min)
-
-    def count(self, size_min: int) -> int:
-        """Read a count of elements. Each element takes at least `size_min` bytes."""
-        value = self.int32()
-        if not 0 <= value * size_min <= len(self.data) - self.at:
-            raise ValueError("a count beyond the data")
-        return value
-
-    @property
-    def is_at_end(self) -> bool:
-        """Whether all bytes are read."""
-        return self.at >= len(self.data)
-
-    def read(self, length: int) -> bytes:
-        """Read some bytes."""
-        if not 0 <= length <= len(self.data) - self.at:
-            raise ValueError("a length beyond the data")
-        self.at += length
-        return self.data[self.at - length : self.at]
+    return _NULL_BYTES if data is None else INT32.pack(len(data)) + data

@@ -18,7 +18,7 @@ from streaming.observe.publishing import CLASSIC, CONSUMER, Owners, Publisher, o
 from streaming.observe.state import Group, Member
 
 UNKNOWN_MS = -1
-"""The state's time in values of versions 0 and 1, which do not have it."""
+"""The state's time in values of versions 0 and 1, and the rebalance timeout in version 0, which do not have it."""
 
 INFERRED = "inferred"
 
@@ -50,7 +50,7 @@ def take_classic(
         _replaced(publisher, group, difference(before.members, group.members), at_ms)
         group.released = before.released
     else:
-        _planned(publisher, before, group, at_ms, owned, value["since_ms"], hole_end)
+        _planned(publisher, before, group, at_ms, owned, value["current_state_timestamp"], hole_end)
     if group.generation != before.generation:
         group.commits = 0
     group.at_offset, group.recorded_ms = offset, at_ms
@@ -96,17 +96,18 @@ def _install(group: Group, offset: int, at_ms: int, value: dict[str, Any]) -> No
         earlier = group.members.get(each["member_id"])
         members[each["member_id"]] = Member(
             member_id=each["member_id"],
-            group_instance_id=each["instance"],
+            group_instance_id=each["group_instance_id"],
             client_id=each["client_id"],
             client_host=each["client_host"],
-            session_timeout_ms=each["session_timeout_ms"],
-            rebalance_timeout_ms=each["rebalance_timeout_ms"],
+            session_timeout_ms=each["session_timeout"],
+            rebalance_timeout_ms=None if each["rebalance_timeout"] == UNKNOWN_MS else each["rebalance_timeout"],
             first=earlier.first if earlier and group.type == CLASSIC else generation,
             last_commit_ms=earlier.last_commit_ms if earlier else None,
             subscription=each["subscription"],
             assignment=each["assignment"],
         )
-    since_ms = value["since_ms"] if not members and value["since_ms"] != UNKNOWN_MS else at_ms
+    stated_ms = value["current_state_timestamp"]
+    since_ms = stated_ms if not members and stated_ms != UNKNOWN_MS else at_ms
     if group.type != CLASSIC or generation != group.generation:
         group.since_ms = max(group.now_ms, since_ms)
     if group.type == CONSUMER:

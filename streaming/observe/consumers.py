@@ -155,20 +155,20 @@ class _Run:
         if value is None:
             self.group.members.pop(id_, None)
             return
-        classic = value["classic"]
+        classic = value["classic_member_metadata"]
         member = Member(
             member_id=id_,
-            group_instance_id=value["instance"],
+            group_instance_id=value["instance_id"],
             client_id=value["client_id"],
             client_host=value["client_host"],
             session_timeout_ms=classic["session_timeout_ms"] if classic else None,
             rebalance_timeout_ms=value["rebalance_timeout_ms"],
             first=earlier.first if earlier else step.offset,
             last_commit_ms=earlier.last_commit_ms if earlier else None,
-            topics=sorted(value["topics"]),
-            regex=value["regex"] or None,
-            rack_id=value["rack"],
-            assignor=value["assignor"],
+            topics=sorted(value["subscribed_topic_names"]),
+            regex=value["subscribed_topic_regex"] or None,
+            rack_id=value["rack_id"],
+            assignor=value["server_assignor"],
             is_classic=classic is not None,
             is_placed=earlier.is_placed if earlier else not self.group.is_settling,
         )
@@ -182,12 +182,13 @@ class _Run:
         member, value = self.group.members.get(step.entry.name), step.entry.value
         if member is None or value is None:
             return
-        if value["epoch"] == AWAY_EPOCH and member.epoch != AWAY_EPOCH:
+        if value["member_epoch"] == AWAY_EPOCH and member.epoch != AWAY_EPOCH:
             self.away.append(member)
-        member.epoch, member.state = value["epoch"], value["state"]
+        member.epoch, member.state = value["member_epoch"], value["state"]
         member.unrevoked_ms = step.at_ms if member.state == UNREVOKED else None
         held = set(_partitions(member.assigned, member.revoking))
-        member.assigned, member.revoking = _owned(value["assigned"]), _owned(value["revoking"])
+        member.assigned = _owned(value["assigned_partitions"])
+        member.revoking = _owned(value["partitions_pending_revocation"])
         if gained := set(_partitions(member.assigned)) - held:
             self._take_from_others(member, gained)
         if not member.is_placed:
@@ -210,7 +211,7 @@ class _Run:
     def take_target(self, step: Step) -> None:
         member, value = self.group.members.get(step.entry.name), step.entry.value
         if member is not None and value is not None:
-            member.target = _owned(value["partitions"])
+            member.target = _owned(value["topic_partitions"])
 
     def take_epoch(self, step: Step) -> None:
         if step.entry.value is not None:
@@ -221,8 +222,8 @@ class _Run:
 
     def take_target_epoch(self, step: Step) -> None:
         if step.entry.value is not None:
-            self.group.assignment_epoch = step.entry.value["epoch"]
-            self.planned_ms = step.entry.value["made_ms"] or step.at_ms
+            self.group.assignment_epoch = step.entry.value["assignment_epoch"]
+            self.planned_ms = step.entry.value["assignment_timestamp"] or step.at_ms
 
     def take_pattern(self, step: Step) -> None:
         patterns, pattern = self.group.patterns, step.entry.name
@@ -235,9 +236,9 @@ class _Run:
         """Note the topics that a broker before 4.1 has recorded. A later broker writes their tombstone."""
         self.has_old_topics, self.has_lost_old_topics = step.entry.value is not None, step.entry.value is None
         self.group.old_topics = {
-            topic["name"]: (
+            topic["topic_name"]: (
                 id_text(topic["topic_id"]) or "",
-                topic["partitions"],
+                topic["num_partitions"],
                 zlib.crc32(repr(_racks(topic)).encode()),
             )
             for topic in (step.entry.value or {"topics": ()})["topics"]
@@ -476,4 +477,4 @@ def _owned(parts: Iterable[dict[str, Any]]) -> Owned:
 
 def _racks(topic: Mapping[str, Any]) -> list[tuple[int, list[str]]]:
     """Return the partitions of a recorded topic with the racks of their replicas, in order."""
-    return sorted((each["partition"], sorted(each["racks"])) for each in topic["racks"])
+    return sorted((each["partition"], sorted(each["racks"])) for each in topic["partition_metadata"])

@@ -4,14 +4,14 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from streaming.observe.format import ZERO_ID
+from streaming.observe.schemas import ZERO_ID
 from streaming.observe.state import Owned, TopicAndPartition
 
 
 @lru_cache(maxsize=4_096)
-def id_text(topic_id: bytes | None) -> str | None:
+def id_text(topic_id: bytes) -> str | None:
     """Return a topic id as Kafka prints it; None for no id."""
-    if topic_id is None or topic_id == ZERO_ID:
+    if topic_id == ZERO_ID:
         return None
     return urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 

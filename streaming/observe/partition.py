@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from coordinator.base.binary import Malformed
 from coordinator.messages.events import GroupDeleted, Rejected
 from coordinator.messages.observed_events import (
     ObservationBegan,
@@ -26,7 +27,7 @@ from streaming.observe import state
 from streaming.observe.classic import take_classic, take_downgrade
 from streaming.observe.commits import Pending, Untold
 from streaming.observe.consumers import OF_CONSUMERS, Origin, Step, take_run
-from streaming.observe.format import Commit, Decoded, Entry, Foreign, Forgotten, UnreadableRecord, decode, group_of
+from streaming.observe.format import Commit, Decoded, Entry, Foreign, Forgotten, decode, group_of
 from streaming.observe.names import Names, id_text
 from streaming.observe.publishing import CLASSIC, CONSUMER, SHARE, STREAMS, Publisher, owners_of
 from streaming.observe.schemas import SHARE as OF_SHARE
@@ -186,7 +187,7 @@ class Partition:
         offset, at_ms, key, value = row
         try:
             decoded: Decoded = decode(key, value)
-        except UnreadableRecord as error:
+        except Malformed as error:
             self.counts[UNREADABLE] += 1
             self._reject(offset, at_ms, group_of(key), str(error))
             return None
@@ -390,7 +391,7 @@ class Partition:
         for step in steps:
             if step.entry.kind is Kind.OLD_TOPICS and step.entry.value is not None:
                 topics = step.entry.value["topics"]
-                self._learn((id_text(topic["topic_id"]) or "", topic["name"]) for topic in topics)
+                self._learn((id_text(topic["topic_id"]) or "", topic["topic_name"]) for topic in topics)
 
     def _rename(self, group: Group, missed: dict[str, str]) -> None:
         """Publish a group again whose record had topic ids in place of names."""

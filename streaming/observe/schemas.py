@@ -1,21 +1,27 @@
-"""The records of `__consumer_offsets` as tables: the fields of each key and of each value, with their versions.
+"""The records of `__consumer_offsets`: the fields of each key and of each value.
 
-`format` reads records by these tables. A field is there from version `since` to version `until`. A field with a `tag`
-stands at the end of a struct of a flexible version, and has its default where it is left out.
+The files in `definitions` have them in the form of Kafka's message files. The names of fields are Kafka's in the style
+of Python. A field that the version of a value does not have, and a tagged field that is left out, has its default.
 
-Source: the message files of Kafka's group-coordinator, such as GroupMetadataValue.json, in 4.3.1 and 4.4.0.
+Source: the message files of Kafka's group-coordinator, such as GroupMetadataValue.json, in 4.4.0.
 """
 
-from collections.abc import Mapping
+import json
+import operator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple
+from importlib.resources import files
+from typing import Any
 
-NEVER = 2**15
-"""A version that no value has."""
+from streaming.kafka.structures import Field, Structure
+
+ZERO_ID = bytes(16)
+"""The topic id that stands for no id."""
 
 
 class Kind(IntEnum):
-    """The types of records, by their number in the key. Types that are only listed are in `LISTED`."""
+    """The types of records, by their number in the key."""
 
     LEGACY_OFFSET = 0
     OFFSET = 1
@@ -41,153 +47,67 @@ class Kind(IntEnum):
     STREAMS_TOPOLOGY = 23
 
 
-class Many(NamedTuple):
-    """An array; a null array is an empty one, unless `is_nullable`."""
+Definition = Mapping[str, Any]
 
-    of: "FieldType"
-    is_nullable: bool = False
+_VERSION_MAX = 99
 
-
-class Parts(NamedTuple):
-    """A struct. A nullable one occurs only in a tagged field."""
-
-    fields: "tuple[Field, ...]"
-    is_nullable: bool = False
+_DEFAULTS: Mapping[str, Any] = {"string": "", "bytes": b"", "uuid": ZERO_ID}
+"""The defaults of types other than numbers and arrays."""
 
 
-FieldType = str | Many | Parts
+def structures_of(definition: Definition) -> tuple[Structure, ...]:
+    """Return the structure of each version, from 0 on, of what a message file defines."""
+    structs = {each["name"]: each["fields"] for each in definition.get("commonStructs", ())}
+    flexible = _versions(definition["flexibleVersions"])
+    return tuple(
+        _structure(definition["fields"], version, version in flexible, structs)
+        for version in _versions(definition["validVersions"])
+    )
 
 
-class Field(NamedTuple):
-    """A field of a struct. `type` is the name of a method of `format.Reader`, an array or a struct."""
-
-    name: str
-    type: FieldType
-    since: int = 0
-    until: int = NEVER
-    tag: int | None = None
-    default: Any = None
-
-
-class Value(NamedTuple):
-    """The value of a record type.
-
-    Args:
-        version_max: The last version that can be read.
-        flexible_from: The first flexible version.
-        is_whole: Whether the fields are all of them. Otherwise the rest of the value is not read.
-    """
-
-    fields: tuple[Field, ...]
-    version_max: int = 0
-    flexible_from: int = 0
-    is_whole: bool = True
+def _structure(fields: Iterable[Definition], version: int, is_flexible: bool, structs: Mapping[str, Any]) -> Structure:
+    found, defaults = [], {}
+    for each in fields:
+        name = re.sub("(?<!^)(?=[A-Z])", "_", each["name"]).lower()
+        tag = each.get("tag")
+        is_there = version in _versions(each["versions"])
+        if not is_there or tag is not None:
+            defaults[name] = _default(each)
+        if is_there:
+            wanted = each["type"].removeprefix("[]")
+            structure = each.get("fields") or structs.get(wanted)
+            elements = _structure(structure, version, is_flexible, structs) if structure else Field(name, wanted)
+            is_array = wanted != each["type"]
+            kind = "array" if is_array else "struct" if structure else wanted
+            is_nullable = version in _versions(each.get("nullableVersions", "none"))
+            found.append(Field(name, kind, is_nullable, elements if is_array or structure else None, tag))
+    return Structure(tuple(found), is_flexible, defaults.copy, operator.setitem)
 
 
-_GROUP = Field("group", "text")
-_OF_A_GROUP = (_GROUP,)
-_OF_A_MEMBER = (_GROUP, Field("member", "text"))
-_OF_AN_OFFSET = (_GROUP, Field("topic", "text"), Field("partition", "int32"))
+def _versions(text: str) -> range:
+    """Return the versions of a text of a message file, such as 2+, 0-4, 1 or none."""
+    first, _, last = text.replace("none", "1-0").replace("+", f"-{_VERSION_MAX}").partition("-")
+    return range(int(first), int(last or first) + 1)
 
-KEYS: Mapping[Kind, tuple[Field, ...]] = {
-    Kind.LEGACY_OFFSET: _OF_AN_OFFSET,
-    Kind.OFFSET: _OF_AN_OFFSET,
-    Kind.PATTERN: (_GROUP, Field("pattern", "text")),
-    **dict.fromkeys(
-        (Kind.CLASSIC_GROUP, Kind.EPOCH, Kind.OLD_TOPICS, Kind.TARGET_EPOCH, Kind.SHARE_GROUP, Kind.SHARE_TARGET_EPOCH,
-         Kind.SHARE_PARTITIONS, Kind.STREAMS_GROUP, Kind.STREAMS_TARGET_EPOCH, Kind.STREAMS_TOPOLOGY), _OF_A_GROUP),
-    **dict.fromkeys(
-        (Kind.MEMBER, Kind.TARGET, Kind.CURRENT, Kind.SHARE_MEMBER, Kind.SHARE_TARGET, Kind.SHARE_CURRENT,
-         Kind.STREAMS_MEMBER, Kind.STREAMS_TARGET, Kind.STREAMS_CURRENT), _OF_A_MEMBER),
-}  # fmt: skip
-"""The fields of each key after the type. Keys are never flexible."""
 
-_PARTITIONS = Many(Parts((Field("topic_id", "uuid"), Field("partitions", Many("int32")))))
+def _default(field: Definition) -> Any:
+    if field.get("default") == "null":
+        return None
+    return field.get("default", () if field["type"].startswith("[]") else _DEFAULTS.get(field["type"], 0))
 
-_OWNED = Many(
-    Parts((
-        Field("topic_id", "uuid"),
-        Field("partitions", Many("int32")),
-        Field("epochs", Many("int32", is_nullable=True), tag=0),
-    ))
-)  # fmt: skip
 
-_CLASSIC_MEMBER = Parts((
-    Field("member_id", "text"),
-    Field("instance", "nullable_text", since=3),
-    Field("client_id", "text"),
-    Field("client_host", "text"),
-    Field("rebalance_timeout_ms", "int32", since=1),
-    Field("session_timeout_ms", "int32"),
-    Field("subscription", "data"),
-    Field("assignment", "data"),
-))  # fmt: skip
+def _definitions(kind: str) -> Iterator[tuple[Kind, tuple[Structure, ...]]]:
+    for file in files(__package__).joinpath("definitions").iterdir():
+        definition = json.loads(file.read_text())
+        if definition["type"] == kind:
+            yield Kind(definition["apiKey"]), structures_of(definition)
 
-VALUES: Mapping[Kind, Value] = {
-    Kind.LEGACY_OFFSET: Value(
-        (Field("offset", "int64"), Field("metadata", "text"), Field("committed_ms", "int64")), flexible_from=NEVER
-    ),
-    Kind.OFFSET: Value(
-        (
-            Field("offset", "int64"),
-            Field("leader_epoch", "int32", since=3, default=-1),
-            Field("metadata", "text"),
-            Field("committed_ms", "int64"),
-            Field("expires_ms", "int64", since=1, until=1),
-            Field("topic_id", "uuid", since=4, tag=0),
-        ),
-        version_max=4,
-        flexible_from=4,
-    ),
-    Kind.CLASSIC_GROUP: Value(
-        (
-            Field("protocol_type", "text"),
-            Field("generation", "int32"),
-            Field("protocol", "nullable_text"),
-            Field("leader", "nullable_text"),
-            Field("since_ms", "int64", since=2, default=-1),
-            Field("members", Many(_CLASSIC_MEMBER)),
-        ),
-        version_max=4,
-        flexible_from=4,
-    ),
-    Kind.EPOCH: Value((Field("epoch", "int32"), Field("metadata_hash", "int64", tag=0, default=0))),
-    Kind.OLD_TOPICS: Value((
-        Field("topics", Many(Parts((
-            Field("topic_id", "uuid"),
-            Field("name", "text"),
-            Field("partitions", "int32"),
-            Field("racks", Many(Parts((Field("partition", "int32"), Field("racks", Many("text")))))),
-        )))),
-    )),
-    Kind.MEMBER: Value((
-        Field("instance", "nullable_text"),
-        Field("rack", "nullable_text"),
-        Field("client_id", "text"),
-        Field("client_host", "text"),
-        Field("topics", Many("text")),
-        Field("regex", "nullable_text"),
-        Field("rebalance_timeout_ms", "int32"),
-        Field("assignor", "nullable_text"),
-        Field("classic", Parts((
-            Field("session_timeout_ms", "int32"),
-            Field("protocols", Many(Parts((Field("name", "text"), Field("metadata", "data"))))),
-        ), is_nullable=True), tag=0),
-    )),
-    Kind.TARGET_EPOCH: Value((Field("epoch", "int32"), Field("made_ms", "int64", tag=0))),
-    Kind.TARGET: Value((Field("partitions", _PARTITIONS),)),
-    Kind.CURRENT: Value((
-        Field("epoch", "int32"),
-        Field("previous_epoch", "int32"),
-        Field("state", "int8"),
-        Field("assigned", _OWNED),
-        Field("revoking", _OWNED),
-    )),
-    Kind.PATTERN: Value((Field("topics", Many("text")), Field("version", "int64"), Field("resolved_ms", "int64"))),
-    Kind.SHARE_GROUP: Value((Field("epoch", "int32"),), is_whole=False),
-    Kind.STREAMS_GROUP: Value((Field("epoch", "int32"),), is_whole=False),
-}  # fmt: skip
-"""The values that are read. A record of another type of a share or streams group is known by its key alone."""
+
+KEYS: Mapping[Kind, Structure] = {kind: structure for kind, (structure,) in _definitions("coordinator-key")}
+"""The fields of each key after the type."""
+
+VALUES: Mapping[Kind, tuple[Structure, ...]] = dict(_definitions("coordinator-value"))
+"""The fields of each value after the version, by the version."""
 
 SHARE = frozenset(kind for kind in Kind if kind.name.startswith("SHARE"))
 STREAMS = frozenset(kind for kind in Kind if kind.name.startswith("STREAMS"))

@@ -173,7 +173,7 @@ def test_an_assignment_that_was_written_is_read(
 
 @pytest.mark.parametrize("length", range(len(SUBSCRIPTION_V3)))
 def test_a_subscription_that_ends_too_soon_raises(length: int):
-    with pytest.raises(ValueError, match=r"ends too soon|beyond the data"):
+    with pytest.raises(ValueError, match="ends too early"):
         read_subscription(SUBSCRIPTION_V3[:length])
 
 
@@ -196,14 +196,14 @@ def test_an_assignment_is_read_with_its_user_data():
 
 @pytest.mark.parametrize("length", range(1, len(ASSIGNMENT_V3)))
 def test_an_assignment_that_ends_too_soon_raises(length: int):
-    with pytest.raises(ValueError, match=r"^an assignment that ends too soon|beyond the data$"):
+    with pytest.raises(ValueError, match="ends too early"):
         read_assignment(ASSIGNMENT_V3[:length])
 
 
 def test_a_message_names_the_version_or_the_end():
     with pytest.raises(ValueError, match=r"^a version below zero: -1$"):
         read_subscription(b"\xff\xff")
-    with pytest.raises(ValueError, match=r"^a subscription that ends too soon: unpack_from requires"):
+    with pytest.raises(ValueError, match=r"^it ends too early$"):
         read_subscription(b"\0")
 
 
@@ -217,9 +217,9 @@ def test_there_is_no_such_version(version: int):
 
 def test_lengths_below_minus_one_are_refused():
     """-1 stands for null. The user data and the rack may be null."""
-    with pytest.raises(ValueError, match=r"^a length beyond the data$"):
+    with pytest.raises(ValueError, match=r"^a length in it is below zero$"):
         read_subscription(pack(">hii", 0, 0, -2))
-    with pytest.raises(ValueError, match="a length beyond the data"):
+    with pytest.raises(ValueError, match="a length in it is below zero"):
         read_subscription(pack(">hiiiih", 3, 0, -1, 0, -1, -2))
     assert read_subscription(pack(">hiiiih", 3, 0, -1, 0, -1, -1)) == Subscription(())
     assert read_subscription(pack(">hiiiih", 3, 0, 0, 0, -1, 0)) == Subscription((), b"", {}, -1, "")
@@ -227,7 +227,7 @@ def test_lengths_below_minus_one_are_refused():
 
 def test_a_count_beyond_the_data_is_named():
     """The count is checked before anything of the list is read."""
-    with pytest.raises(ValueError, match=r"^a count beyond the data$"):
+    with pytest.raises(ValueError, match=r"^it ends too early: a count is beyond the data$"):
         read_subscription(pack(">hi", 0, 3) + 5 * b"\0")
 
 

@@ -117,7 +117,8 @@ MODULES_OF_TABLES = {"re", "unicodedata", "locale", "textwrap", "stringprep", "p
 
 MAY_FORMAT = {
     "consumer_protocol.write_partitions",  # a number
-    "consumer_protocol.Reader.int32s",   # a number
+    "binary.Reader.elements",              # text
+    "binary.Reader.numbers",               # text and a number
     "authorizer.set_access",                    # numbers
     "converting._read",                    # text
     "drain",                            # a number

@@ -15,7 +15,8 @@ from typing import ClassVar
 
 from kafka.protocol.producer import ProduceRequest
 
-from streaming.gateway.protocol.messages import ELEMENTS_MAX, INT16, INT32, TOO_SHORT, VARINT_BYTES_MAX, Malformed
+from coordinator.base.binary import INT16, INT32, TOO_SHORT, VARINT_BYTES_MAX, Malformed
+from streaming.gateway.protocol.messages import ELEMENTS_MAX
 
 FIRST_WITH_ADDRESSES = 10
 

@@ -5,25 +5,15 @@ constructor takes longer than reading the frame. So this module uses private nam
 no other module does.
 """
 
-from typing import Any, NamedTuple, Union
+from dataclasses import dataclass
+from typing import Any
+
+from streaming.kafka.structures import Field, Structure
 
 
-class Field(NamedTuple):
-    """A field of a structure, or an element of an array.
-
-    Args:
-        type: Kafka's name (`string`, `int32`), or `array`.
-        elements: The type of an array's elements.
-    """
-
-    name: str
-    type: str
-    is_nullable: bool
-    elements: Union["Field", "Structure", None] = None
-
-
-class Structure(NamedTuple):
-    """A message, or an element that has fields itself, in one version. Tagged fields are not listed.
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message without values, as kafka-python makes it when it reads a message.
 
     Args:
         kind: kafka-python's class.
@@ -31,11 +21,8 @@ class Structure(NamedTuple):
 
     kind: Any
     version: int
-    is_flexible: bool
-    fields: tuple[Field, ...]
 
-    def new(self) -> Any:
-        """Return a message without values, as kafka-python does when it reads a message."""
+    def __call__(self) -> Any:
         message: Any = object.__new__(self.kind)
         message.tags = message.unknown_tags = None
         message._version = self.version
@@ -43,7 +30,7 @@ class Structure(NamedTuple):
 
 
 def structure_of(kind: Any, version: int) -> Structure:
-    """Return the structure of a message.
+    """Return the structure of a message. Tagged fields are not listed: the gateway uses none.
 
     Args:
         kind: kafka-python's class (`HeartbeatRequest`).
@@ -54,7 +41,7 @@ def structure_of(kind: Any, version: int) -> Structure:
 
 def _structure(kind: Any, schema: Any, version: int, is_flexible: bool) -> Structure:
     fields = tuple(_field(each, version, is_flexible) for each in schema.untagged_fields(version))
-    return Structure(kind, version, is_flexible, fields)
+    return Structure(fields, is_flexible, Message(kind, version), setattr)
 
 
 def _field(field: Any, version: int, is_flexible: bool) -> Field:

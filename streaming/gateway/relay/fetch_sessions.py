@@ -12,7 +12,8 @@ from struct import Struct
 
 from kafka.protocol.consumer import FetchRequest
 
-from streaming.gateway.protocol.messages import CLIENT_ID_AT, INT32, VARINT_BYTES_MAX, FrameReader
+from coordinator.base.binary import INT32, VARINT_BYTES_MAX, Reader
+from streaming.gateway.protocol.messages import CLIENT_ID_AT
 
 SESSIONS_MAX = 4
 """The maximum number of sessions of one connection; beyond it the oldest is dropped. A client has one with each
@@ -80,8 +81,8 @@ class FetchSessions:
 
 def showing_no_session(frame: bytes, version: int) -> bytes:
     """Return a Fetch, of a version with sessions, with the session 0, which means none."""
-    reading = FrameReader(frame, CLIENT_ID_AT)
-    reading.text()
+    reading = Reader(frame, CLIENT_ID_AT)
+    reading.nullable_text()
     if FetchRequest.flexible_version_q(version):
         reading.skip_tags()
     start = reading.position + _BEFORE_SESSION

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from coordinator.base.binary import Malformed
 from streaming.gateway.connection.flow_control import Flow, InFlightRequest
 from streaming.gateway.protocol.api import Api, Handling
 from streaming.gateway.protocol.frames import BadFrame, FrameTreatment, Piece
 from streaming.gateway.protocol.limits import RELAYED_BYTES_MAX
-from streaming.gateway.protocol.messages import API_VERSIONS, Header, Malformed, read_header
+from streaming.gateway.protocol.messages import API_VERSIONS, Header, read_header
 from streaming.gateway.protocol.produce import HELD_BYTES_MAX
 from streaming.gateway.security.authenticate import Identity
 from streaming.gateway.security.sasl import BadSasl

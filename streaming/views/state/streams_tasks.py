@@ -7,11 +7,10 @@ leader schedules only while tasks warm up.
 Source: Kafka Streams' AssignmentInfo, versions 1 to 11, and ConsumerProtocolUtils.
 """
 
-import struct
-
 from msgspec import Struct
 
-from coordinator.base.consumer_protocol import Reader, read_assignment
+from coordinator.base.binary import Reader
+from coordinator.base.consumer_protocol import read_assignment
 
 VERSION_MAX = 11
 
@@ -40,7 +39,7 @@ def tasks_of(assignment: bytes) -> StreamsTasks | None:
     try:
         _, user_data = read_assignment(assignment)
         return _read(Reader(user_data))
-    except (struct.error, ValueError):
+    except ValueError:  # malformed, or a name that is not UTF-16
         return None
 
 
@@ -50,9 +49,9 @@ def _read(reader: Reader) -> StreamsTasks | None:
         return None
     if version >= _COMMON_VERSION_FROM:
         reader.int32()
-    active = [_task(reader, version) for _ in range(reader.count(8))]
+    active = [_task(reader, version) for _ in reader.elements(reader.int32(), 8)]
     standby = []
-    for _ in range(reader.count(12)):
+    for _ in reader.elements(reader.int32(), 12):
         standby.append(_task(reader, version))
         _skip_partitions(reader)
     tasks = StreamsTasks(_in_order(active), _in_order(standby))
@@ -72,7 +71,7 @@ def _task(reader: Reader, version: int) -> Task:
     subtopology, partition = reader.int32(), reader.int32()
     name = ""
     if version >= _NAMED_FROM:
-        name = reader.read(2 * reader.count(2)).decode("utf-16-be")
+        name = reader.read(2 * len(reader.elements(reader.int32(), 2))).decode("utf-16-be")
     return name, subtopology, partition
 
 
@@ -85,20 +84,20 @@ def _in_order(tasks: list[Task]) -> list[str]:
 
 
 def _skip_partitions(reader: Reader) -> None:
-    for _ in range(reader.count(6)):
+    for _ in reader.elements(reader.int32(), 6):
         reader.text()
         reader.int32()
 
 
 def _skip_hosts(reader: Reader) -> None:
     """Skip the partitions of each instance's address, of active and of standby tasks, and the names of the topics."""
-    for _ in range(reader.count(6)):
+    for _ in reader.elements(reader.int32(), 6):
         reader.int32()
         reader.text()
     for _ in range(2):
-        for _ in range(reader.count(10)):
+        for _ in reader.elements(reader.int32(), 10):
             reader.text()
             reader.int32()
-            for _ in range(reader.count(8)):
+            for _ in reader.elements(reader.int32(), 8):
                 reader.int32()
                 reader.int32()

@@ -18,9 +18,10 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
 
+from coordinator.base.binary import Malformed
 from streaming.gateway.protocol.api import Handling
 from streaming.gateway.protocol.frames import BadFrame, with_length
-from streaming.gateway.protocol.messages import Malformed, decode, encode, read_header
+from streaming.gateway.protocol.messages import decode, encode, read_header
 from streaming.gateway.relay.authorizer import Authorizer, Judged
 from streaming.gateway.relay.fetch_sessions import FetchSessions
 from streaming.gateway.relay.large_produce import LargeProduce

@@ -6,11 +6,12 @@ from collections.abc import Callable
 import pytest
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
+from coordinator.base.binary import Malformed
 from streaming.gateway.connection.flow_control import InFlightRequest, Pause
 from streaming.gateway.protocol.api import Api, Handling
 from streaming.gateway.protocol.frames import BadFrame, Frames, FrameTreatment, Piece, with_length
 from streaming.gateway.protocol.limits import IN_FLIGHT_MAX, RELAYED_BYTES_MAX, SASL_BYTES_MAX, SERVED_BYTES_MAX
-from streaming.gateway.protocol.messages import Header, Malformed
+from streaming.gateway.protocol.messages import Header
 from streaming.gateway.protocol.produce import HELD_BYTES_MAX
 from streaming.gateway.security.authenticate import Identity
 from streaming.gateway.server.apis import APIS

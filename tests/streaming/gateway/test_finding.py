@@ -12,11 +12,11 @@ from kafka.protocol.metadata import (
     FindCoordinatorResponse,
 )
 
+from coordinator.base.binary import Malformed
 from coordinator.base.errors import ErrorCode
 from coordinator.messages.responses import ErrorAnswer, OffsetFetchAnswer
 from streaming.gateway.connection.tasks import Work
 from streaming.gateway.members.mailbox import Mailbox
-from streaming.gateway.protocol.messages import Malformed
 from streaming.gateway.security.authenticate import Identity
 from streaming.gateway.server.find_coordinator import FindCoordinator, Negotiating
 from streaming.gateway.server.relaying import Relaying

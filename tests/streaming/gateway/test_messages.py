@@ -12,8 +12,10 @@ from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer.group import HeartbeatResponse, JoinGroupRequest, LeaveGroupRequest, OffsetFetchRequest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
-from streaming.gateway.protocol.messages import ELEMENTS_MAX, Header, Malformed, decode, read_header
-from streaming.gateway.protocol.schemas import Field, structure_of
+from coordinator.base.binary import Malformed
+from streaming.gateway.protocol.messages import ELEMENTS_MAX, Header, decode, read_header
+from streaming.gateway.protocol.schemas import structure_of
+from streaming.kafka.structures import Field
 from tests.streaming.gateway.wiring import (
     CLIENT_ID,
     CORRELATION_ID,

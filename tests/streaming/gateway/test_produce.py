@@ -3,7 +3,7 @@
 import pytest
 from kafka.protocol.producer import ProduceRequest
 
-from streaming.gateway.protocol.messages import Malformed
+from coordinator.base.binary import Malformed
 from streaming.gateway.protocol.produce import acks_of
 
 

@@ -9,7 +9,8 @@ import pytest
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer.group import JoinGroupRequest
 
-from streaming.gateway.protocol.schemas import Field, Structure, structure_of
+from streaming.gateway.protocol.schemas import Message, structure_of
+from streaming.kafka.structures import Field, Structure
 
 STREAMING = Path(__file__).parents[3] / "streaming"
 OF_EVERY_NAMED_TUPLE = {"_asdict", "_fields", "_make", "_replace"}
@@ -54,9 +55,6 @@ def test_only_these_modules_use_private_names_of_kafka_python() -> None:
 
 def test_a_structure_lists_the_fields_of_a_version() -> None:
     assert structure_of(JoinGroupRequest, 0) == Structure(
-        JoinGroupRequest,
-        0,
-        False,
         (
             Field("group_id", "string", False),
             Field("session_timeout_ms", "int32", False),
@@ -64,6 +62,9 @@ def test_a_structure_lists_the_fields_of_a_version() -> None:
             Field("protocol_type", "string", False),
             Field("protocols", "array", False, protocols(0, is_flexible=False)),
         ),
+        False,
+        Message(JoinGroupRequest, 0),
+        setattr,
     )
     newest = structure_of(JoinGroupRequest, 9)
     assert newest.is_flexible
@@ -79,7 +80,7 @@ def test_a_structure_lists_the_fields_of_a_version() -> None:
 
 def protocols(version: int, is_flexible: bool) -> Structure:
     fields = (Field("name", "string", False), Field("metadata", "bytes", False))
-    return Structure(JoinGroupRequest.JoinGroupRequestProtocol, version, is_flexible, fields)
+    return Structure(fields, is_flexible, Message(JoinGroupRequest.JoinGroupRequestProtocol, version), setattr)
 
 
 def test_an_array_of_values_has_the_type_of_its_elements() -> None:

@@ -16,9 +16,10 @@ from coordinator.messages.responses import AnyAnswer
 from streaming.gateway.coordinator.routing import ShardAddress
 from streaming.gateway.exchanges import SERVED, Exchange
 from streaming.gateway.protocol.messages import Header, decode, encode, read_header
-from streaming.gateway.protocol.schemas import Field, Structure, structure_of
+from streaming.gateway.protocol.schemas import structure_of
 from streaming.gateway.protocol.topic_ids import id_text
 from streaming.kafka.patterns import Matches, matching
+from streaming.kafka.structures import Field, Structure
 from tests.streaming.gateway.parts import fact_of
 
 CORRELATION_ID, CLIENT_ID = 77, "ana"
@@ -49,7 +50,7 @@ def message_of(kind: Any, version: int, leaf: Callable[[Field], Any], length: Ca
         return None if elements is None else [value(field.elements) for _ in range(elements)]
 
     def made(structure: Structure, **more: Any) -> Any:
-        return structure.kind(**{field.name: value(field) for field in structure.fields}, **more)
+        return structure.new.kind(**{field.name: value(field) for field in structure.fields}, **more)
 
     return made(structure_of(kind, version), version=version)
 

@@ -15,6 +15,7 @@ from coordinator.messages.observed_events import ObservationBegan, TopicNamed
 from streaming.observe.partition import REJECTED_MAX, Partition, Span
 from streaming.observe.schemas import Kind
 from streaming.observe.state import DEFLATED_FROM_BYTES, ENDED_MAX, Row, Stored, from_bytes, unpack_group
+from tests.streaming.observe import vectors as v
 from tests.streaming.observe.log import HELD, Log, events, groups, offsets, told, translated, without_versions
 from tests.streaming.observe.test_consumers import NAMED, founding, of_one
 from tests.streaming.observe.test_converting import classic_of_two, upgrade
@@ -193,7 +194,7 @@ def test_commit_names_the_id_of_its_topic() -> None:
 
 
 def test_records_of_older_brokers_name_ids() -> None:
-    topic = {"topic_id": bytes(15) + b"\1", "name": "orders", "partitions": 4, "racks": []}
+    topic = {"topic_id": bytes(15) + b"\1", "topic_name": "orders", "num_partitions": 4, "partition_metadata": []}
     log = Log().append(1_000, write(Kind.OLD_TOPICS, ["m"], {"topics": [topic]}))
     log.read()
     assert log.partition is not None
@@ -208,15 +209,22 @@ def test_name_that_nobody_missed_publishes_nothing() -> None:
 # -- other records -----------------------------------------------------------------------------------------------------
 
 
+def test_oldest_record_of_a_classic_group_has_no_rebalance_timeout() -> None:
+    log = Log().append(1_000, v.GROUP_0)
+    log.read()
+    assert [member.rebalance_timeout_ms for member in groups(log.outputs)[-1].members] == [None]
+
+
 @pytest.mark.parametrize(
-    ("kind", "group_type", "other"),
-    [(Kind.SHARE_GROUP, "share", Kind.SHARE_MEMBER), (Kind.STREAMS_GROUP, "streams", Kind.STREAMS_MEMBER)],
+    ("kind", "group_type", "member"),
+    [(Kind.SHARE_GROUP, "share", v.SHARE_MEMBER), (Kind.STREAMS_GROUP, "streams", v.STREAMS_MEMBER)],
 )
-def test_share_and_streams_groups_are_listed(kind: Kind, group_type: str, other: Kind) -> None:
-    value = struct.pack(">hi", 0, 4) + b"whatever follows"
-    log = Log().append(1_000, (struct.pack(">hh", kind.value, 1) + b"s", value), (_key(other, "s", "m"), b"\0\0"))
+def test_share_and_streams_groups_are_listed(kind: Kind, group_type: str, member: v.Recorded) -> None:
+    other = Kind(member.key[1])
+    value = write(kind, ["s"], {"epoch": 4, "metadata_hash": 9})
+    log = Log().append(1_000, value, (_key(other, "s", "m"), member.value))
     assert told(log.read()) == ["!! 1000 observation_began from_offset=0", f"=> {group_type} Unknown 4"]
-    log.append(2_000, commit("s", 0, 1, 2_000)).append(3_000, (_key(other, "s", "m"), b"\0\0"))
+    log.append(2_000, commit("s", 0, 1, 2_000)).append(3_000, (_key(other, "s", "m"), member.value))
     assert told(log.read()) == ["=> offset orders/0 1 x1"]
     log.append(4_000, (_key(other, "s", "m"), None)).append(5_000, (_key(kind, "s"), None))
     assert [line.split(" why")[0] for line in told(log.read())] == ["!! 5000 group_deleted", "=> group forgotten"]

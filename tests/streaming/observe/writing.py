@@ -6,7 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from coordinator.base.consumer_protocol import Subscription, write_assignment, write_subscription
-from streaming.observe.schemas import KEYS, VALUES, Field, FieldType, Kind, Many, Parts
+from streaming.kafka.structures import Field, Structure
+from streaming.observe.schemas import KEYS, VALUES, Kind
 
 Written = tuple[bytes, bytes | None]
 """A key and a value."""
@@ -20,46 +21,47 @@ WRITTEN_VERSIONS = {Kind.OFFSET: 4, Kind.CLASSIC_GROUP: 3}
 def write(kind: Kind, names: Sequence[str | int], value: Mapping[str, Any] | None) -> Written:
     """Return a record of a kind; a tombstone without a value."""
     key = struct.pack(">h", kind.value)
-    for each, name in zip(KEYS[kind], names, strict=True):
-        key += _field(each.type, name, 0, is_flexible=False)
+    for each, name in zip(KEYS[kind].fields, names, strict=True):
+        key += _field(each, name, is_flexible=False)
     if value is None:
         return key, None
     version = WRITTEN_VERSIONS.get(kind, 0)
-    is_flexible = version >= VALUES[kind].flexible_from
-    return key, struct.pack(">h", version) + _parts(VALUES[kind].fields, value, version, is_flexible=is_flexible)
+    return key, struct.pack(">h", version) + _structure(VALUES[kind][version], value)
 
 
-def _parts(fields: tuple[Field, ...], value: Mapping[str, Any], version: int, *, is_flexible: bool) -> bytes:
+def _structure(structure: Structure, value: Mapping[str, Any]) -> bytes:
     data, tags = b"", []
-    for each in fields:
-        if not each.since <= version <= each.until:
-            continue
+    for each in structure.fields:
         if each.tag is None:
-            data += _field(each.type, value[each.name], version, is_flexible=is_flexible)
+            data += _field(each, value[each.name], is_flexible=structure.is_flexible)
         elif value.get(each.name) is not None:
-            tags.append((each.tag, _field(each.type, value[each.name], version, is_flexible=is_flexible)))
-    if is_flexible:
+            tags.append((each.tag, _field(each, value[each.name], is_flexible=structure.is_flexible)))
+    if structure.is_flexible:
         data += _varint(len(tags)) + b"".join(_varint(tag) + _varint(len(told)) + told for tag, told in tags)
     return data
 
 
-def _field(wanted: FieldType, value: Any, version: int, *, is_flexible: bool) -> bytes:
-    match wanted:
-        case Many(of, _):
-            items = b"".join(_field(of, each, version, is_flexible=is_flexible) for each in value)
+def _field(field: Field | Structure, value: Any, *, is_flexible: bool) -> bytes:
+    if isinstance(field, Structure):
+        return _structure(field, value)
+    match field.type:
+        case "array":
+            assert field.elements
+            items = b"".join(_field(field.elements, each, is_flexible=is_flexible) for each in value)
             return (_varint(len(value) + 1) if is_flexible else struct.pack(">i", len(value))) + items
-        case Parts(fields, is_nullable):
-            return (b"\1" if is_nullable else b"") + _parts(fields, value, version, is_flexible=is_flexible)
+        case "struct":
+            assert isinstance(field.elements, Structure)
+            return (b"\1" if field.is_nullable else b"") + _structure(field.elements, value)
         case "uuid":
             return bytes(value)
-        case "text" | "nullable_text" | "data":
+        case "string" | "bytes":
             data = value.encode() if isinstance(value, str) else value
             size = -1 if data is None else len(data)
             if is_flexible:
                 return _varint(size + 1) + (data or b"")
-            return struct.pack(">i" if wanted == "data" else ">h", size) + (data or b"")
+            return struct.pack(">i" if field.type == "bytes" else ">h", size) + (data or b"")
         case _:
-            return struct.pack({"int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q"}[str(wanted)], value)
+            return struct.pack({"int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q"}[field.type], value)
 
 
 def _varint(value: int) -> bytes:
@@ -85,11 +87,11 @@ def member(
     """Return a member of a classic group. Its client id is the name up to the first hyphen."""
     return {
         "member_id": name,
-        "instance": instance,
+        "group_instance_id": instance,
         "client_id": client_id or name.partition("-")[0],
         "client_host": "/127.0.0.1",
-        "rebalance_timeout_ms": 300_000,
-        "session_timeout_ms": session_ms,
+        "rebalance_timeout": 300_000,
+        "session_timeout": session_ms,
         "subscription": write_subscription(Subscription(tuple(topics))),
         "assignment": b"" if partitions is None else write_assignment(partitions),
     }
@@ -109,7 +111,7 @@ def classic(
         "generation": generation,
         "protocol": protocol if members else None,
         "leader": members[0]["member_id"] if members else None,
-        "since_ms": since_ms,
+        "current_state_timestamp": since_ms,
         "members": members,
     }
     return write(Kind.CLASSIC_GROUP, [group], value)
@@ -125,8 +127,7 @@ def commit(group: str, partition: int, offset: int, at_ms: int, *, topic_id: byt
         "offset": offset,
         "leader_epoch": -1,
         "metadata": "",
-        "committed_ms": at_ms,
-        "expires_ms": None,
+        "commit_timestamp": at_ms,
         "topic_id": topic_id,
     }
     return write(Kind.OFFSET, [group, "orders", partition], value)
@@ -164,27 +165,27 @@ def consumer(
     classic_member = None
     if classic_session_ms is not None:
         protocol = {"name": "range", "metadata": write_subscription(Subscription(tuple(topics)))}
-        classic_member = {"session_timeout_ms": classic_session_ms, "protocols": [protocol]}
+        classic_member = {"session_timeout_ms": classic_session_ms, "supported_protocols": [protocol]}
     value = {
-        "instance": instance,
-        "rack": None,
+        "instance_id": instance,
+        "rack_id": None,
         "client_id": client_id,
         "client_host": "/127.0.0.1",
-        "topics": topics,
-        "regex": regex,
+        "subscribed_topic_names": topics,
+        "subscribed_topic_regex": regex,
         "rebalance_timeout_ms": rebalance_ms,
-        "assignor": assignor,
-        "classic": classic_member,
+        "server_assignor": assignor,
+        "classic_member_metadata": classic_member,
     }
     return write(Kind.MEMBER, [group, name], value)
 
 
 def target_epoch(group: str, number: int, made_ms: int | None = None) -> Written:
-    return write(Kind.TARGET_EPOCH, [group], {"epoch": number, "made_ms": made_ms})
+    return write(Kind.TARGET_EPOCH, [group], {"assignment_epoch": number, "assignment_timestamp": made_ms})
 
 
 def target(group: str, name: str, partitions: Sequence[int]) -> Written:
-    return write(Kind.TARGET, [group, name], {"partitions": _ids(partitions)})
+    return write(Kind.TARGET, [group, name], {"topic_partitions": _ids(partitions)})
 
 
 def current(
@@ -199,17 +200,17 @@ def current(
 ) -> Written:
     """Return a member's current assignment of partitions of the topic orders."""
     value = {
-        "epoch": number,
-        "previous_epoch": previous,
+        "member_epoch": number,
+        "previous_member_epoch": previous,
         "state": state,
-        "assigned": _ids(assigned),
-        "revoking": _ids(revoking),
+        "assigned_partitions": _ids(assigned),
+        "partitions_pending_revocation": _ids(revoking),
     }
     return write(Kind.CURRENT, [group, name], value)
 
 
 def pattern(group: str, regex: str, topics: Sequence[str]) -> Written:
-    return write(Kind.PATTERN, [group, regex], {"topics": topics, "version": 1, "resolved_ms": 1})
+    return write(Kind.PATTERN, [group, regex], {"topics": topics, "version": 1, "timestamp": 1})
 
 
 def old_topics(group: str, *topics: tuple[str, bytes, int], rack: str = "a") -> Written:
@@ -217,9 +218,9 @@ def old_topics(group: str, *topics: tuple[str, bytes, int], rack: str = "a") -> 
     parts = [
         {
             "topic_id": topic_id,
-            "name": name,
-            "partitions": count,
-            "racks": [{"partition": number, "racks": [rack]} for number in range(count)],
+            "topic_name": name,
+            "num_partitions": count,
+            "partition_metadata": [{"partition": number, "racks": [rack]} for number in range(count)],
         }
         for name, topic_id, count in topics
     ]
@@ -227,4 +228,4 @@ def old_topics(group: str, *topics: tuple[str, bytes, int], rack: str = "a") -> 
 
 
 def _ids(partitions: Sequence[int]) -> list[dict[str, Any]]:
-    return [{"topic_id": ORDERS, "partitions": partitions, "epochs": None}] if partitions else []
+    return [{"topic_id": ORDERS, "partitions": partitions}] if partitions else []
