@@ -170,6 +170,7 @@ def commit(group: AnyGroup, request: TxnOffsetCommit, context: Context) -> Itera
             )
             pending.setdefault(entry.topic, {})[entry.partition] = offset
         ended.append(CommittedPartition(entry.topic, entry.partition, error.name, error.number))
+    _leave_out_later(group, request, pending)
     if pending and request.place not in group.pending_commits:
         kept = PendingCommit(
             request.producer_id, request.producer_epoch, request.generation_id, request.member_id, pending
@@ -178,6 +179,20 @@ def commit(group: AnyGroup, request: TxnOffsetCommit, context: Context) -> Itera
         if not context.settled.topic_id:
             context.settled.begin(request.topic_id)
     yield Reply(request.reply_to, TxnOffsetCommitAnswer(request_id=request.request_id, partitions=tuple(ended)))
+
+
+def _leave_out_later(group: AnyGroup, request: TxnOffsetCommit, pending: dict[str, dict[int, Offset | None]]) -> None:
+    """Leave the offsets of a commit out for partitions that a later pending commit of its producer names.
+
+    If both belong to one transaction, the later one counts. If not, the transaction of this one has ended, and its
+    client has had no response: a Kafka broker, which checks the transaction, would refuse it (KIP-890).
+    """
+    if request.place > group.pending_index.last_record_offset:
+        return
+    for record_offset, later in group.pending_commits.items():
+        if record_offset > request.place and later.producer_id == request.producer_id:
+            for topic, partitions in pending.items():
+                partitions.update(dict.fromkeys(partitions.keys() & later.offsets.get(topic, {}).keys()))
 
 
 def settle(settling: Settling, request: SettleTransactions, context: Context) -> Iterator[Output]:

@@ -307,7 +307,8 @@ class Shard(ShardState):
             yield from self._deadlines.end_drain(group_id, received.at_ms)
             yield from self._deadlines.advance(group_id, received.at_ms, self._step.times.now_ms)
             if (group := self.store.open(group_id)) is not None:
-                group.hot_state.now_ms = max(received.at_ms, group.hot_state.now_ms)
+                if not self._deadlines.stands_still(group_id):
+                    group.hot_state.now_ms = max(received.at_ms, group.hot_state.now_ms)
                 settling.groups.append(group)
         yield from self._handle(spec, settling, request, received, received.at_ms)
         for settled in settling.groups:

@@ -101,10 +101,11 @@ class PendingIndex:
 
     Attributes:
         offsets: The number of all their offsets, also of those that a later commit has replaced.
+        last_record_offset: The highest place of a commit that was pending since the index was made; -1 for none.
     """
 
     def __init__(self, commits: Mapping[int, PendingCommit]) -> None:
-        self.offsets = 0
+        self.offsets, self.last_record_offset = 0, -1
         self._counts = Counter[tuple[str, int]]()
         self._record_offsets: dict[tuple[str, int], list[int]] = {}  # sorted; without commits whose offset was replaced
         for record_offset, commit in commits.items():
@@ -121,6 +122,7 @@ class PendingIndex:
     def add(self, record_offset: int, commit: PendingCommit) -> None:
         """Add a commit."""
         self.offsets += commit.count
+        self.last_record_offset = max(record_offset, self.last_record_offset)
         for partition, offset in commit.partitions():
             self._counts[partition] += 1
             if offset is not None:

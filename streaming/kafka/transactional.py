@@ -9,7 +9,8 @@ since then: a number that was used before would be taken for a repeat, and be an
 The caller sets a deadline, after which nothing is written. A number that is asked for too late would be right in
 whatever transaction is open then: with version 1 of transactions, a producer has the same epoch in the next one.
 
-Offsets begin at 0 again in a topic that is made anew. So the topic's id is compared after each record.
+Offsets begin at 0 again in a topic that is made anew. So the leader is asked for the topic's id before and after each
+record.
 
 Source: KIP-98; Kafka's ProducerAppendInfo.checkSequence; KIP-664 for DescribeProducers.
 """
@@ -59,8 +60,9 @@ RESPONSE_BYTES_MAX = 64 * 2**20
 is enough for 1.8 million. kafka-python's own limit of 1 MB is reached with 27 thousand."""
 
 AT_ONCE = 20
-"""The requests for one partition that are at the brokers at once; the others wait for their turns. So a broker that
-does not answer holds up the commits of its own partitions, and no others."""
+"""The requests for one partition, and to one coordinator of transactions, that are at the brokers at once; the others
+wait for their turns. So a broker that does not answer holds up the commits of its own partitions and transactions, and
+no others."""
 
 IN_FLIGHT_MAX = 10_000
 """Far above the requests of all partitions. kafka-python's own bound is 5, and it refuses the sixth."""
@@ -77,6 +79,9 @@ WITH_TOPIC_IDS = 10
 PRODUCE_VERSION = 9
 ALL_REPLICAS = -1
 FULL_BATCH_BYTES = 1_048_576
+
+Turn = tuple[str, int]
+"""What requests wait for: the leader of a partition, a broker that coordinates transactions, or any broker."""
 
 _MOVED = (NotLeaderForPartitionError, UnknownTopicOrPartitionError)
 
@@ -116,7 +121,7 @@ class TransactionWriter:
         self._net: NetworkSelector | None = None
         self._opener = ThreadPoolExecutor(1, thread_name_prefix="connection of transactions")
         self._opening = threading.Lock()
-        self._at_once = defaultdict[int, asyncio.Semaphore](partial(asyncio.Semaphore, AT_ONCE))
+        self._at_once = defaultdict[Turn, asyncio.Semaphore](partial(asyncio.Semaphore, AT_ONCE))
         self._closing = threading.Event()
 
     async def join(self, transaction: Transaction, partition: int, until_s: float) -> None:
@@ -128,7 +133,14 @@ class TransactionWriter:
         Raises:
             KafkaError: The brokers refuse it, or do not answer.
         """
-        await self._try(lambda manager: self._join(manager, transaction, partition, until_s), partition, until_s)
+
+        async def attempt(manager: KafkaConnectionManager) -> None:
+            find = lambda manager: _coordinator_of(manager, transaction.transactional_id)  # noqa: E731
+            node_id = await self._send(manager, find, ("any broker", -1), until_s)
+            join = lambda manager: self._join(manager, node_id, transaction, partition, until_s)  # noqa: E731
+            await self._send(manager, join, ("coordinator", node_id), until_s)
+
+        await self._try(attempt, until_s)
 
     async def write(
         self, transaction: Transaction, partition: int, key: bytes, value: bytes, until_s: float
@@ -141,9 +153,9 @@ class TransactionWriter:
         Raises:
             KafkaError: The brokers refuse it, or do not answer. The record may have been written nevertheless.
         """
-        record = key, value
+        write = lambda manager: self._write(manager, transaction, partition, (key, value), until_s)  # noqa: E731
         place: WrittenRecord = await self._try(
-            lambda manager: self._write(manager, transaction, partition, record, until_s), partition, until_s
+            lambda manager: self._send(manager, write, ("leader", partition), until_s), until_s
         )
         return place
 
@@ -159,16 +171,12 @@ class TransactionWriter:
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
-    async def _try(
-        self, send: Callable[[KafkaConnectionManager], Awaitable[Any]], partition: int, until_s: float
-    ) -> Any:
-        """Send requests, again after an error that may pass. Raise the last error at the deadline."""
+    async def _try(self, attempt: Callable[[KafkaConnectionManager], Awaitable[Any]], until_s: float) -> Any:
+        """Try something, again after an error that may pass. Raise the last error at the deadline."""
         pause_s = RETRY_WAIT_S
         while True:
             try:
-                manager = await self._open(until_s)
-                async with self._in_turn(partition, until_s):
-                    return await self._send(manager, send, until_s)
+                return await attempt(await self._open(until_s))
             except KafkaError as error:
                 if not _may_pass(error) or time.monotonic() + pause_s > until_s or self._closing.is_set():
                     raise
@@ -176,9 +184,9 @@ class TransactionWriter:
             pause_s *= 2
 
     @asynccontextmanager
-    async def _in_turn(self, partition: int, until_s: float) -> AsyncIterator[None]:
-        """Wait until not too many requests for a partition are at the brokers."""
-        at_once = self._at_once[partition]
+    async def _in_turn(self, turn: Turn, until_s: float) -> AsyncIterator[None]:
+        """Wait until not too many other requests for the same are at the brokers."""
+        at_once = self._at_once[turn]
         try:
             await asyncio.wait_for(at_once.acquire(), max(until_s - time.monotonic(), 0))
         except TimeoutError as error:
@@ -213,21 +221,24 @@ class TransactionWriter:
         self,
         manager: KafkaConnectionManager,
         send: Callable[[KafkaConnectionManager], Awaitable[Any]],
+        turn: Turn,
         until_s: float,
     ) -> Any:
-        """Send requests in the thread of kafka-python's connections, and wait for their end until the deadline."""
-        done = Future[Any]()
-        done.set_running_or_notify_cancel()
-        try:
-            sent = manager.call_soon(send, manager)
-        except RuntimeError as error:
-            raise KafkaConnectionError("the writer is closed") from error
-        sent.add_callback(done.set_result)
-        sent.add_errback(done.set_exception)
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(done), max(until_s - time.monotonic(), 0))
-        except TimeoutError as error:
-            raise KafkaTimeoutError("the brokers did not answer in time") from error
+        """Send requests in their turn, in the thread of kafka-python's connections. Wait for their end until the
+        deadline."""
+        async with self._in_turn(turn, until_s):
+            done = Future[Any]()
+            done.set_running_or_notify_cancel()
+            try:
+                sent = manager.call_soon(send, manager)
+            except RuntimeError as error:
+                raise KafkaConnectionError("the writer is closed") from error
+            sent.add_callback(done.set_result)
+            sent.add_errback(done.set_exception)
+            try:
+                return await asyncio.wait_for(asyncio.wrap_future(done), max(until_s - time.monotonic(), 0))
+            except TimeoutError as error:
+                raise KafkaTimeoutError("the brokers did not answer in time") from error
 
     def _connect(self, until_s: float) -> None:
         options = {
@@ -254,8 +265,9 @@ class TransactionWriter:
     # -- requests; these run in the thread of kafka-python's connections -----------------------------------------------
 
     async def _join(
-        self, manager: KafkaConnectionManager, transaction: Transaction, partition: int, until_s: float
+        self, manager: KafkaConnectionManager, node_id: int, transaction: Transaction, partition: int, until_s: float
     ) -> None:
+        """Add a partition to a transaction at the broker that coordinates it."""
         topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
         request = AddPartitionsToTxnRequest(
             max_version=ADD_ONE,
@@ -264,7 +276,6 @@ class TransactionWriter:
             v3_and_below_producer_epoch=transaction.producer_epoch,
             v3_and_below_topics=[topic(name=self._topic, partitions=[partition])],
         )
-        node_id = await _coordinator_of(manager, transaction.transactional_id)
         _check_time(until_s)
         response = await manager.send(request, node_id=node_id)
         for result in response.results_by_topic_v3_and_below:
@@ -280,12 +291,13 @@ class TransactionWriter:
         until_s: float,
     ) -> WrittenRecord:
         leader = await self._leader_of(manager, partition)
-        topic_id = manager.cluster.topic_id(self._topic)
         try:
+            topic_id = await self._topic_id(manager, leader)
             sequence = await self._next_sequence(manager, leader, transaction, partition)
             _check_time(until_s)
             offset = await self._produce(manager, leader, transaction, partition, sequence, record)
-            await self._check_topic(manager, leader, topic_id)
+            if await self._topic_id(manager, leader) != topic_id:  # the record may be in either topic
+                raise UnknownTopicOrPartitionError(f"the topic {self._topic} was made anew")
             return WrittenRecord(offset, str(topic_id))
         except _MOVED:
             await manager.cluster.refresh_metadata()
@@ -349,19 +361,16 @@ class TransactionWriter:
             raise CoordinatorLoadInProgressError(f"{others_open} transactions are open in {self._topic}-{partition}")
         return sequence
 
-    async def _check_topic(self, manager: KafkaConnectionManager, leader: int, topic_id: UUID | None) -> None:
-        """Raise an error if the topic was made anew since its id was learnt: the record may be in either topic.
-
-        A broker knows of a topic before it takes its records, so the leader that took the record is asked.
-        """
+    async def _topic_id(self, manager: KafkaConnectionManager, leader: int) -> UUID:
+        """Return the id of the topic as the leader knows it: a broker knows of a topic before it takes its records."""
         topic = MetadataRequest.MetadataRequestTopic
         request = MetadataRequest(
             topics=[topic(name=self._topic)], allow_auto_topic_creation=False, min_version=WITH_TOPIC_IDS
         )
         (found,) = (await manager.send(request, node_id=leader)).topics
         _refuse(found.error_code, None)
-        if found.topic_id != topic_id:
-            raise UnknownTopicOrPartitionError(f"the topic {self._topic} was made anew")
+        topic_id: UUID = found.topic_id
+        return topic_id
 
     async def _leader_of(self, manager: KafkaConnectionManager, partition: int) -> int:
         place = TopicPartition(self._topic, partition)

@@ -1,5 +1,6 @@
 """The bounds of a shard's outputs: for each request, group and step, and for repeated records (I22)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 from coordinator.base import limits
 from coordinator.base.config import Config
 from coordinator.base.errors import ErrorCode
-from coordinator.messages.events import MemberFenced
+from coordinator.base.policies import Policy, Settle
+from coordinator.messages.events import MemberExpired, MemberFenced
 from coordinator.messages.group_records import GroupRecord, Published
 from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.outputs import Output, size_of
@@ -23,6 +25,8 @@ from coordinator.messages.requests import (
     RebalanceGroup,
     Received,
     Request,
+    SetPolicies,
+    SettleTransactions,
     SyncGroup,
     TopicPartitions,
 )
@@ -33,7 +37,9 @@ from coordinator.shard.shard import Shard
 from coordinator.state import codec
 from coordinator.state import group as group_parts
 from coordinator.state.group import Allowance
+from tests.coordinator.reports import report
 from tests.coordinator.scenario import Scenario
+from tests.coordinator.test_transactions import pend_from_outside
 from tests.coordinator.waking import wake
 
 CONFIG = Config(group_initial_rebalance_delay_ms=0)
@@ -367,3 +373,43 @@ def test_a_listing_decodes_no_group(monkeypatch: pytest.MonkeyPatch):
         ("g", "x", "Stable"),
         ("h", "", "Empty"),
     ]
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+
+def of_its_own(s: Scenario) -> Request:
+    return asked(SettleTransactions, 1, **report(s.shard, 11, [10]))
+
+
+def of_another_group(s: Scenario) -> Request:
+    pend_from_outside(s, 20, {("t", 0): 8}, group_id="other")
+    return asked(SettleTransactions, 1, **report(s.shard, 21, [20], still=[10]))
+
+
+def policies(s: Scenario) -> Request:
+    return asked(SetPolicies, 1, "", made_ms=s.now_ms, policies=(Policy(name="g", settle=Settle()),))
+
+
+@pytest.mark.parametrize("later", [of_its_own, of_another_group, policies])
+def test_no_time_passes_for_a_group_whose_earlier_requests_wait(
+    later: Callable[[Scenario], Request], monkeypatch: pytest.MonkeyPatch
+):
+    """Its members have sent their heartbeats in time. A request about other groups too does not overtake them."""
+    s = Scenario.stable("c1", "c2", session_timeout_ms=10_000)
+    pend_from_outside(s, 10, {("t", 0): 8})
+    request, now_ms = later(s), s.now_ms
+    monkeypatch.setattr(limits_of_the_step, "GROUP_STEP_BYTES_MAX", 1)
+    monkeypatch.setattr(limits_of_the_step, "STEP_BYTES_PER_BYTE", 0)
+    in_time = [
+        asked(Heartbeat, name, member_id=s.ids[name], generation_id=s.generations[name]) for name in ("c1", "c2")
+    ]
+    log = [Received(101, now_ms + 9_000, asked(DescribeGroup, 1))]
+    log += [Received(102 + n, now_ms + 9_500, heartbeat) for n, heartbeat in enumerate(in_time)]
+    log.append(Received(104, now_ms + 10_500, request))
+    outputs = s.shard.step(log, now_ms + 11_000)
+    assert s.shard.deferred
+    while s.shard.deferred:
+        outputs += s.shard.step(s.shard.deferred, now_ms + 11_000)
+    assert codes(outputs, "Heartbeat") == [0, 0]
+    assert not [output for output in outputs if isinstance(output, MemberExpired)]

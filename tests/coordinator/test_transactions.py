@@ -142,6 +142,26 @@ def test_the_later_of_two_transactions_counts(order: tuple[int, int]):
     assert stable(s, T0) == [(12, 0)]
 
 
+def test_a_late_commit_of_an_ended_transaction_outlives_no_plain_commit():
+    """Its request comes before the report, but the client has given it up, repeated it and ended the transaction."""
+    s = Scenario.stable("c1")
+    pend(s, "c1", 11, {T0: 100})
+    s.commit("c1", {T0: 200})
+    pend(s, "c1", 10, {T0: 100, T1: 5})
+    assert codes(s) == [0, 0]
+    settle(s, 13, [10, 11])
+    assert stable(s, T0, T1) == [(200, 0), (5, 0)]
+
+
+def test_a_late_commit_of_another_producer_counts():
+    s = Scenario.stable("c1")
+    pend(s, "c1", 11, {T0: 100}, producer_id=8)
+    s.commit("c1", {T0: 200})
+    pend(s, "c1", 10, {T0: 100})
+    settle(s, 13, [10, 11])
+    assert stable(s, T0) == [(100, 0)]
+
+
 def test_a_later_transaction_that_ends_first_counts():
     s = Scenario.stable("c1")
     pend(s, "c1", 10, {T0: 1}, producer_id=1)

@@ -77,7 +77,7 @@ class Transactions:
         self._settings = settings
         self.ends = Ends()
         self._writers: dict[str, TransactionWriter] = {}
-        self._turns = WeakValueDictionary[int, asyncio.Lock]()
+        self._turns = WeakValueDictionary[tuple[str, int], asyncio.Lock]()
 
     async def join(self, transaction: Transaction, shard_address: ShardAddress, until_s: float) -> Written:
         """Add a shard's partition to a transaction, before a monotonic time."""
@@ -116,8 +116,8 @@ class Transactions:
         return self._writers[prefix]
 
     async def _in_turn(self, transaction: Transaction, until_s: float, send: Any, *arguments: Any) -> Written:
-        """Send a producer's requests one after another."""
-        turn = self._turns.setdefault(transaction.producer_id, asyncio.Lock())
+        """Send a producer's requests one after another. A client may claim the producer id of another one."""
+        turn = self._turns.setdefault((transaction.transactional_id, transaction.producer_id), asyncio.Lock())
         try:
             await asyncio.wait_for(turn.acquire(), until_s - time.monotonic())
         except TimeoutError:

@@ -37,7 +37,8 @@ Value = tuple[int, int, str, str | None]
 """The offset, leader epoch, metadata and topic id of a commit."""
 
 Commits = dict[int, dict[Partition, Value | None]]
-"""Pending commits by place; None for a partition in which a later commit has replaced the offset."""
+"""Pending commits by place; None for a partition with a later commit: one that has replaced the offset, or
+one of the same producer that was pending already."""
 
 Stored = list[tuple[Partition, Value]]
 
@@ -197,11 +198,18 @@ class Transactions:
         taken = dict(_accepted(request.offsets, answer))
         if taken:
             self.topic_id = self.topic_id or topic_id
-            self.pending[request.group_id].setdefault(request.place, {**taken})
             self.producers[request.place] = request.producer_id
+            commits = self.pending[request.group_id]
+            later = [each for at, each in commits.items() if at > request.place and self._has_same(at, request.place)]
+            pending = {each: None if any(each in commit for commit in later) else v for each, v in taken.items()}
+            commits.setdefault(request.place, pending)
         has_ended = request.place < min(self.settled_before, self.open.get(request.producer_id, RECORD_OFFSET_END))
         is_late = has_ended and not is_of_other_topic
         return Taken(request, answer, is_late, is_of_other_topic, self.stored.pop(request.group_id, []))
+
+    def _has_same(self, place: int, other: int) -> bool:
+        """Return whether two commits are of one producer."""
+        return self.producers[place] == self.producers[other]
 
     def _settled(self, request: SettleTransactions, answer: SettleTransactionsAnswer) -> Settled:
         expected: dict[str, Stored] = {}

@@ -25,19 +25,14 @@ OLD, NEW = UUID(int=1), UUID(int=2)
 class Cluster:
     """The metadata of one broker."""
 
-    known = OLD
-
     def leader_for_partition(self, place: object) -> int:
         return 1
 
     def broker_metadata(self, node_id: int) -> bool:
         return True
 
-    def topic_id(self, topic: str) -> UUID:
-        return self.known
-
     async def refresh_metadata(self) -> None:
-        self.known = NEW
+        pass
 
     def set_topics(self, topics: object) -> None:
         pass
@@ -47,13 +42,19 @@ class Cluster:
 
 
 class Brokers:
-    """A double of kafka-python's connections. Responses come from `respond`, which may take a while."""
+    """A double of kafka-python's connections. Responses come from `respond`, which may take a while.
+
+    Attributes:
+        topic_ids: The ids that the leader names one after another; the last one again and again.
+        coordinators: The brokers that coordinate transactions, by the ids of these; others are at broker 1.
+    """
 
     def __init__(self, respond: Callable[[str], float] = lambda name: 0.0) -> None:
         self.sent: list[str] = []
         self._respond = respond
         self.cluster = Cluster()
         self.topic_ids = [OLD]
+        self.coordinators: dict[str, int] = {}
         self.producers: list[Any] = []
 
         self.tasks = list[asyncio.Task[None]]()
@@ -77,7 +78,8 @@ class Brokers:
         fine = {"error_code": 0, "error_message": None}
         match request.name:
             case "FindCoordinatorRequest":
-                return SimpleNamespace(coordinators=[SimpleNamespace(node_id=1, **fine)])
+                (key,) = request.coordinator_keys
+                return SimpleNamespace(coordinators=[SimpleNamespace(node_id=self.coordinators.get(key, 1), **fine)])
             case "DescribeProducersRequest":
                 place = SimpleNamespace(active_producers=self.producers, **fine)
                 return SimpleNamespace(topics=[SimpleNamespace(partitions=[place])])
@@ -85,7 +87,8 @@ class Brokers:
                 place = SimpleNamespace(base_offset=41, **fine)
                 return SimpleNamespace(responses=[SimpleNamespace(partition_responses=[place])])
             case "MetadataRequest":
-                return SimpleNamespace(topics=[SimpleNamespace(topic_id=self.topic_ids.pop(0), **fine)])
+                topic_id = self.topic_ids.pop(0) if len(self.topic_ids) > 1 else self.topic_ids[0]
+                return SimpleNamespace(topics=[SimpleNamespace(topic_id=topic_id, **fine)])
         return SimpleNamespace(results_by_topic_v3_and_below=[])
 
 
@@ -110,28 +113,29 @@ def test_a_record_is_written_within_its_time(monkeypatch: pytest.MonkeyPatch):
     assert asyncio.run(writer.write(OPEN, 1, *RECORD, time.monotonic() + 60)) == WrittenRecord(41, str(OLD))
     assert brokers.sent == [
         "FindCoordinatorRequest", "AddPartitionsToTxnRequest",
-        "DescribeProducersRequest", "ProduceRequest", "MetadataRequest",
+        "MetadataRequest", "DescribeProducersRequest", "ProduceRequest", "MetadataRequest",
     ]  # fmt: skip
 
 
 def test_a_record_is_written_again_if_the_topic_was_made_anew(monkeypatch: pytest.MonkeyPatch):
     """Its offset may be one of the topic that is gone."""
     brokers = Brokers()
-    brokers.topic_ids = [NEW, NEW]
+    brokers.topic_ids = [OLD, NEW]
     writer = writer_at(monkeypatch, brokers)
     assert asyncio.run(writer.write(OPEN, 1, *RECORD, time.monotonic() + 60)) == WrittenRecord(41, str(NEW))
-    assert brokers.sent == ["DescribeProducersRequest", "ProduceRequest", "MetadataRequest"] * 2
+    once = ["MetadataRequest", "DescribeProducersRequest", "ProduceRequest", "MetadataRequest"]
+    assert brokers.sent == once * 2
 
 
 @pytest.mark.parametrize(
-    ("slow", "send"),
+    ("slow", "send", "last"),
     [
-        ("DescribeProducersRequest", lambda writer: writer.write(OPEN, 1, *RECORD, soon())),
-        ("FindCoordinatorRequest", lambda writer: writer.join(OPEN, 1, soon())),
+        ("DescribeProducersRequest", lambda writer: writer.write(OPEN, 1, *RECORD, soon()), 1),
+        ("FindCoordinatorRequest", lambda writer: writer.join(OPEN, 1, soon()), 0),
     ],
 )
 def test_nothing_is_written_after_the_deadline(
-    monkeypatch: pytest.MonkeyPatch, slow: str, send: Callable[[TransactionWriter], Any]
+    monkeypatch: pytest.MonkeyPatch, slow: str, send: Callable[[TransactionWriter], Any], last: int
 ):
     """The sequence number would be right in the producer's next transaction, if that has begun meanwhile."""
     brokers = Brokers(lambda name: 0.1 if name == slow else 0.0)
@@ -143,7 +147,7 @@ def test_nothing_is_written_after_the_deadline(
         await asyncio.gather(*brokers.tasks)
 
     asyncio.run(main())
-    assert brokers.sent == [slow]
+    assert brokers.sent[last:] == [slow]
 
 
 def test_an_acknowledgement_after_the_deadline_is_an_error(monkeypatch: pytest.MonkeyPatch):
@@ -189,14 +193,43 @@ def test_requests_for_a_partition_wait_for_their_turns(monkeypatch: pytest.Monke
 
         brokers.send = slow  # type: ignore[method-assign]
         writer = writer_at(monkeypatch, brokers)
-        joins = [asyncio.ensure_future(writer.join(OPEN, partition, later())) for partition in (1, 1, 1, 2)]
+        writes = [asyncio.ensure_future(writer.write(OPEN, each, *RECORD, later())) for each in (1, 1, 1, 2)]
         while len(brokers.sent) < 3:
             await asyncio.sleep(0)
         with pytest.raises(KafkaTimeoutError):
-            await writer.join(OPEN, 1, soon())
+            await writer.write(OPEN, 1, *RECORD, soon())
         assert brokers.sent == ["begun"] * 3
         may_answer.set()
-        await asyncio.gather(*joins)
+        await asyncio.gather(*writes)
+
+    asyncio.run(main())
+
+
+def test_a_silent_coordinator_of_transactions_holds_up_only_its_own(monkeypatch: pytest.MonkeyPatch):
+    """KIP-890: the coordinator of a transaction is another broker than the leader of the partition."""
+    monkeypatch.setattr(module, "AT_ONCE", 2)
+
+    async def main() -> None:
+        brokers, may_answer = Brokers(), asyncio.Event()
+        brokers.coordinators = {"silent": 2}
+        send, at_silent = brokers.send, list[str]()
+
+        async def silent(request: Any, node_id: int | None = None) -> Any:
+            if node_id == 2:
+                at_silent.append(request.name)
+                await may_answer.wait()
+            return await send(request, node_id)
+
+        brokers.send = silent  # type: ignore[method-assign]
+        writer = writer_at(monkeypatch, brokers)
+        held = [asyncio.ensure_future(writer.join(Transaction("silent", 9, 0), 1, later())) for _ in range(5)]
+        while len(at_silent) < 2:
+            await asyncio.sleep(0)
+        await writer.join(OPEN, 1, later())
+        assert await writer.write(OPEN, 1, *RECORD, later()) == WrittenRecord(41, str(OLD))
+        assert at_silent == ["AddPartitionsToTxnRequest"] * 2
+        may_answer.set()
+        await asyncio.gather(*held)
 
     asyncio.run(main())
 
@@ -212,7 +245,6 @@ def test_a_producer_that_is_refused_takes_no_turn_while_it_pauses(monkeypatch: p
         while not brokers.sent:
             await asyncio.sleep(0)
         brokers.producers = []
-        brokers.topic_ids = [OLD, OLD]
         assert await writer.write(Transaction("y", 8, 0), 1, *RECORD, later()) == WrittenRecord(41, str(OLD))
         assert await refused == WrittenRecord(41, str(OLD))
 
