@@ -86,10 +86,10 @@
     ├── ConnectorMissing    Spark's Kafka connector is missing
     ├── MasterMismatch      Spark runs on another master than the one that was asked for
     ├── PackageInArchive    The package is in an archive, which Java cannot read, and spark-submit has not started Java
+    │ streaming.query.spark.spark_config
+    ├── BadSparkSettings    A setting of Spark has a value that the coordinator cannot use, or its file cannot be read
     │ streaming.query.spark.stores
     ├── StoreRefused        The checkpoint is on a store on which two drivers could write one batch
-    │ streaming.query.spark.user_config
-    ├── BadSparkSettings    A setting of Spark has a value that the coordinator cannot use, or its file cannot be read
     │ streaming.sizing.costs
     ├── BadCosts            The file contains no valid costs, or it cannot be read
     │ streaming.trial.trials

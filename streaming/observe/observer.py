@@ -35,10 +35,9 @@ from streaming.query.operator.operator import OUTPUT_SCHEMA
 from streaming.query.running_query import RunningQuery
 from streaming.query.spark import stores
 from streaming.query.spark.failures import explained
-from streaming.query.spark.folders import located
 from streaming.query.spark.session import check_java, open_session
-from streaming.query.spark.spark_config import SPARK_CONFIG, fixed
-from streaming.query.spark.user_config import user_config, with_users
+from streaming.query.spark.spark_config import SPARK_CONFIG, fixed, user_config, with_users
+from streaming.query.spark.stores import located
 from streaming.query.watchers.progress import ProgressLog, observed
 from streaming.wire.records import OutputTopics
 

@@ -32,8 +32,8 @@ from streaming.query.operator.ownership import take_over
 from streaming.query.running_query import RunningQuery
 from streaming.query.spark import stores
 from streaming.query.spark.failures import CAUSES, CONCURRENT, because, explained
-from streaming.query.spark.folders import located
 from streaming.query.spark.session import check_java, open_session
+from streaming.query.spark.stores import located
 from streaming.query.standby import await_lease
 from streaming.query.watchers.alarm import Alarm
 from streaming.query.watchers.log_watch import LogWatch

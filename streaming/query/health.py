@@ -11,7 +11,7 @@ from streaming.moments import monotonic_ms
 from streaming.query.coordinator import Coordinator
 from streaming.query.running_query import RunningQuery
 from streaming.query.watchers.progress import Tallies
-from streaming.query.watchers.unsettled import Unsettled
+from streaming.query.watchers.settling import Unsettled
 
 QUERY_SILENT_S = 60.0
 """The longest time between two reports of Spark that the query is active. After it, the query or its Java counts as

@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 
 from streaming.query.coordinator import Coordinator
 from streaming.query.spark import janino
-from streaming.query.watchers import manual_clock, trigger_wakeup
+from streaming.query.watchers import trigger_wakeup
 from tests.system.asking import Asker
 from tests.system.waiting import HANG_S, wait_until
 
@@ -28,7 +28,7 @@ def test_a_query_at_rest_waits_for_the_bell_alone(coordinator: Coordinator, jvm:
     """Its thread is not woken by the passing of time."""
     assert coordinator._query is not None
     executor = coordinator._query._jsq.streamingQuery().triggerExecutor()
-    assert executor.clock().getClass().getName() == manual_clock.NAME
+    assert executor.clock().getClass().getName() == trigger_wakeup.NAME
 
     def is_waiting() -> bool:
         threads = jvm.java.lang.Thread.getAllStackTraces().keySet()
@@ -39,7 +39,7 @@ def test_a_query_at_rest_waits_for_the_bell_alone(coordinator: Coordinator, jvm:
 
 def test_an_interruption_of_the_wait_is_passed_on(jvm: Any) -> None:
     """A stop interrupts the query's thread. Were the interruption only noted, Spark's thread could lose it."""
-    clock = janino.loader_of(jvm, manual_clock.SOURCE).loadClass(manual_clock.NAME).newInstance()
+    clock = janino.loader_of(jvm, trigger_wakeup.SOURCE).loadClass(trigger_wakeup.NAME).newInstance()
 
     def waiting() -> list[Any]:
         stacks = jvm.java.lang.Thread.getAllStackTraces()

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from streaming.config.settings import Settings
 from streaming.query.coordinator import Coordinator
 from streaming.query.spark.failures import CAUSES, SparkRefused
-from streaming.query.spark.folders import is_local, located, whole_address
+from streaming.query.spark.stores import is_local, located, whole_address
 
 pytestmark = pytest.mark.long
 

@@ -13,9 +13,8 @@ from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import Exit
 from streaming.kafka import topics
-from streaming.query.claims import Kind
 from streaming.query.coordinator import Coordinator
-from streaming.query.lease import PATIENCE_S, Lease
+from streaming.query.lease import PATIENCE_S, Kind, Lease
 from streaming.query.operator.ownership import objections
 from tests.system.waiting import HANG_S, wait_until
 

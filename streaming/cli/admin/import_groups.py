@@ -5,8 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from streaming.administration.importing import Choice, Importer, Status, retire
-from streaming.cli.lib.output import Column, Output
-from streaming.cli.lib.results import collected, show
+from streaming.cli.lib.output import Column, Output, collected, show
 from streaming.cli.lib.times import instant
 from streaming.client.transport import COMMAND_WAIT_S, Transport
 from streaming.config.settings import Settings

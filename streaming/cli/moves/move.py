@@ -15,8 +15,7 @@ from streaming.administration.move_slots import SlotMover, described, slots_from
 from streaming.administration.shards import list_groups
 from streaming.administration.take_back import move_in_transit
 from streaming.cli.groups.show import folded
-from streaming.cli.lib.output import Column, Output
-from streaming.cli.lib.results import collected, show, write
+from streaming.cli.lib.output import Column, Output, collected, show, write
 from streaming.client.transport import COMMAND_WAIT_S, Transport
 from streaming.config.settings import Settings
 from streaming.errors import NoAnswer, NotFound, RequestRefused

@@ -28,8 +28,8 @@ from streaming.query.checkpoint.identity import PLAN_VERSION, Identity
 from streaming.query.checkpoint.parts import missing_parts
 from streaming.query.operator.operator import unpacked
 from streaming.query.spark.failures import CAUSES, account_of, explained, innermost, is_of_the_store
-from streaming.query.spark.folders import located
 from streaming.query.spark.session import open_session
+from streaming.query.spark.stores import located
 
 RESTORE = "restore the checkpoint from a back-up"
 

@@ -1,14 +1,18 @@
-"""The session of Spark: started here, or the one that spark-submit prepared."""
+"""The session of Spark and its Java process: started here, or those that spark-submit prepared."""
 
+import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from subprocess import DEVNULL
 from typing import Any
 
 import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import AnalysisException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from streaming.config.settings import Settings
@@ -17,19 +21,66 @@ from streaming.embedded import archive, connector, fetch, find_java
 from streaming.errors import Exit, UserError
 from streaming.query.spark import local_files, stores
 from streaming.query.spark.failures import explained
-from streaming.query.spark.folders import is_local
-from streaming.query.spark.java_process import of_tasks, start_java
 from streaming.query.spark.spark_config import (
+    JAVA_OPTIONS,
     LOCAL_CONFIG,
     LOCAL_FILES_CONFIG,
     SPARK_LOG,
     driver_options,
     fixed,
     is_local_master,
+    is_submitted,
+    refuse_changed,
     tuning,
+    user_config,
+    with_users,
     worker_path,
 )
-from streaming.query.spark.user_config import JAVA_OPTIONS, is_submitted, refuse_changed, user_config, with_users
+from streaming.query.spark.stores import is_local
+
+log = logging.getLogger(__name__)
+
+# -- the process of Java -----------------------------------------------------------------------------------------------
+
+
+def start_java(config: Mapping[str, str]) -> bool:
+    """Start Spark's Java process in a session of its own, unless it runs already. Return whether it was started.
+
+    Signals to this process's group, such as those of a closed terminal or of a supervisor, do not reach Java. So Java
+    lives until this process has stopped the query. Java ends by itself when this process ends in any way, because its
+    standard input ends.
+
+    Java and the Python workers write to standard error only if debug messages are on. Otherwise a worker that ends
+    because Java has closed its connection would print a traceback.
+
+    Args:
+        config: The settings of Spark, which Java needs at its start.
+    """
+    if SparkContext._gateway is not None:
+        return False
+    is_shown = log.isEnabledFor(logging.DEBUG)
+    process_options = {"start_new_session": True, "stderr": None if is_shown else DEVNULL}
+    gateway = launch_gateway(SparkConf().setAll([*config.items()]), process_options)  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway)
+    return True
+
+
+def of_tasks(jars: Iterable[Path], *, is_local: bool) -> dict[str, str]:
+    """Return the settings that give tasks the Kafka connector. On one machine its jars are part of the class path,
+    which the class archive covers.
+
+    Args:
+        jars: Spark's Kafka connector.
+        is_local: Whether tasks run in the driver's process.
+    """
+    if not is_local:
+        return {"spark.jars": ",".join(map(str, jars))}
+    class_path = os.pathsep.join(map(str, jars))
+    return {
+        "spark.driver.extraClassPath": class_path,
+        "spark.executor.extraClassPath": class_path,
+    }
+
 
 APP_NAME = "group-coordinator"
 CONNECTOR_PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"

@@ -8,6 +8,10 @@ give one of them the plan, and refuse it to the other:
     s3a:     one request writes the plan, on condition that there is none; see `checkpoint_files`
 
 A store that is in no row is refused: Spark would look for the plan, and then write its own over it.
+
+Hadoop's configuration says on which file system a checkpoint's folder is. A user may leave out the host of a file
+system, or all but the path: the default file system has them. Spark's writer of checkpoints needs the whole address, so
+it is completed once, before the folder is used.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +26,8 @@ from streaming.config.settings import Settings
 from streaming.embedded import S3, Bundle, fetch
 from streaming.errors import Exit, UserError
 from streaming.query.spark import checkpoint_files
-from streaming.query.spark.spark_config import FILE_MANAGER
+from streaming.query.spark.failures import Causes, explained
+from streaming.query.spark.spark_config import CHECKPOINTING, FILE_MANAGER
 
 
 class Store(NamedTuple):
@@ -153,3 +158,51 @@ def is_conditional(spark: SparkSession, path: str) -> bool:
     """Return whether a file of a checkpoint is written with a condition."""
     store: Any = STORES.get(checkpoint_files.scheme_of(spark, path))
     return store is not None and store.is_conditional
+
+
+# -- addresses of folders ----------------------------------------------------------------------------------------------
+
+
+def located(spark: SparkSession, settings: Settings, causes: Causes) -> Settings:
+    """Return the settings with the whole address of the checkpoint, which Spark can use. Nothing is written.
+
+    Args:
+        causes: The table of the query's failures.
+
+    Raises:
+        SparkRefused: Spark cannot use the folder; the text names the cause.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+    with explained(settings, causes):
+        folder = whole_address(jvm, hadoop, settings.checkpoint)
+        manager = getattr(getattr(_package(jvm), "CheckpointFileManager$"), "MODULE$")
+        manager.create(jvm.org.apache.hadoop.fs.Path(f"{folder}/query"), hadoop)
+    return settings.model_copy(update={"checkpoint": folder})
+
+
+def whole_address(jvm: Any, hadoop: Any, folder: str) -> str:
+    """Return the address of a folder with its file system and host. A path of this machine stays as it is.
+
+    Args:
+        hadoop: Hadoop's configuration, which names the default file system.
+    """
+    path = jvm.org.apache.hadoop.fs.Path(folder)
+    whole = str(path.getFileSystem(hadoop).makeQualified(path).toString())
+    return folder if _is_path(folder) and urlsplit(whole).scheme == "file" else whole
+
+
+def is_local(jvm: Any, hadoop: Any, folder: str) -> bool:
+    """Return whether a folder is on the file system of this machine. No file system is opened."""
+    default = str(jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(hadoop).getScheme())
+    return (default if _is_path(folder) else urlsplit(folder).scheme) == "file"
+
+
+def _is_path(folder: str) -> bool:
+    return not urlsplit(folder).scheme
+
+
+def _package(jvm: Any) -> Any:
+    for name in CHECKPOINTING.split("."):
+        jvm = getattr(jvm, name)
+    return jvm

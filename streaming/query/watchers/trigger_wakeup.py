@@ -13,6 +13,11 @@ idle query does nothing, and a request does not wait for the next question.
     no clock, no broker   the query looks every `TRIGGER_MS`, as without a wake-up: the clock is a private part of Spark
 
 A consumer waits for the records. While a batch runs it reads nothing, so under load it reads one fetch for each batch.
+
+A query waits for a time of its trigger's clock. Spark's own clock that stands still, ManualClock, wakes it 100 times a
+second to look at the time. This clock wakes it when the time has changed, so that a query at rest uses no processor.
+
+Source: Spark's ProcessingTimeExecutor and ManualClock.
 """
 
 import logging
@@ -28,13 +33,47 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config.settings import Settings
 from streaming.kafka.clients import Options, consumer
-from streaming.query.watchers import manual_clock
-from streaming.query.watchers.clock_watch import ClockWatch
+from streaming.query.spark import janino
+from streaming.query.watchers.log_watch import ClockWatch
 from streaming.query.watchers.progress import Tallies
 from streaming.watcher import Watcher
 from streaming.wire.records import HEARTBEAT_BEGIN, HEARTBEATS_BEGIN
 
 log = logging.getLogger(__name__)
+
+# -- the clock of the trigger ------------------------------------------------------------------------------------------
+
+
+NAME = "BellClock"
+SOURCE = f"""
+public class {NAME} extends org.apache.spark.util.ManualClock {{
+    public synchronized long waitTillTime(long targetMs) throws InterruptedException {{
+        while (getTimeMillis() < targetMs) {{
+            wait();
+        }}
+        return getTimeMillis();
+    }}
+}}
+"""
+
+
+def install_manual_clock(spark: SparkSession, query: StreamingQuery) -> Any:
+    """Replace the clock of a query's trigger by one that only its `advance` moves, and return it.
+
+    Args:
+        query: It has run a batch.
+
+    Raises:
+        Py4JError: This version of Spark has no such clock.
+    """
+    executor = query._jsq.streamingQuery().triggerExecutor()
+    clock = janino.loader_of(spark.sparkContext._jvm, SOURCE).loadClass(NAME).newInstance()
+    clock.setTime(executor.clock().getTimeMillis())
+    field = executor.getClass().getDeclaredField("clock")
+    field.setAccessible(True)
+    field.set(executor, clock)
+    return clock
+
 
 TRIGGER_MS = 50
 """The interval of the query's trigger. The clock moves on by as much."""
@@ -106,7 +145,7 @@ class TriggerWakeup(Watcher):
         """
         self._query = query
         try:
-            self._clock = manual_clock.install_manual_clock(spark, query)
+            self._clock = install_manual_clock(spark, query)
         except Py4JError as error:
             log.warning("the clock of this Spark cannot be moved; the query looks every %d ms: %s", TRIGGER_MS, error)
             return

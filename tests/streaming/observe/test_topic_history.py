@@ -10,11 +10,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from coordinator.messages.observed_events import TopicChange
-from streaming.observe.metadata_hash import group_hash, hashes_by_count, topic_hash
 from streaming.observe.operator import TopicsOfEpoch
 from streaming.observe.state import HashChange
 from streaming.observe.tally import Observed
-from streaming.observe.topic_history import SEEN_MAX, Described, TopicHistory
+from streaming.observe.topic_history import SEEN_MAX, Described, TopicHistory, group_hash, hashes_by_count, topic_hash
 from streaming.observe.topic_naming import (
     LOOK_EVERY_S,
     TRY_FOR_S,

@@ -13,7 +13,7 @@ from coordinator.messages.heartbeats import Heartbeat, Heartbeats
 from coordinator.messages.requests import DescribeGroup, Request
 from streaming import watcher
 from streaming.config.settings import Settings
-from streaming.query.watchers import manual_clock, trigger_wakeup
+from streaming.query.watchers import trigger_wakeup
 from streaming.query.watchers.progress import Tallies
 from streaming.query.watchers.trigger_wakeup import TRIGGER_MS, BurstDetector, TriggerWakeup
 from streaming.wire.records import encode_request
@@ -98,7 +98,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """A stage on which nothing happens by the passing of time, unless the test changes that."""
     stage = Stage()
     monkeypatch.setattr(trigger_wakeup, "consumer", lambda *_: stage)
-    monkeypatch.setattr(manual_clock, "install_manual_clock", lambda *_: stage)
+    monkeypatch.setattr(trigger_wakeup, "install_manual_clock", lambda *_: stage)
     for name in ("LOOK_EVERY_S", "GATHER_S", "BATCH_WAIT_S"):
         monkeypatch.setattr(trigger_wakeup, name, NEVER_S)
     monkeypatch.setattr(trigger_wakeup, "PAUSE_S", dict.fromkeys(trigger_wakeup.PAUSE_S, NEVER_S))
@@ -188,7 +188,7 @@ def test_a_spark_without_such_a_clock_keeps_its_own(stage, monkeypatch, caplog):
     def no_clock(*_: object) -> None:
         raise Py4JError("no such method")
 
-    monkeypatch.setattr(manual_clock, "install_manual_clock", no_clock)
+    monkeypatch.setattr(trigger_wakeup, "install_manual_clock", no_clock)
     start(stage)
     assert "looks every 50 ms: no such method" in caplog.text
     assert stage.seen == []

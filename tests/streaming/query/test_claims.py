@@ -1,6 +1,6 @@
 """The rules of the lease: of several claims after the same record, the first one counts, for every reader."""
 
-from streaming.query.claims import NOTHING, Claims, Kind, LeaseRecord, decode, encode
+from streaming.query.lease import NOTHING, Claims, Kind, LeaseRecord, decode, encode
 
 
 def record(kind: Kind, driver: str, term: int, after: int = NOTHING) -> LeaseRecord:

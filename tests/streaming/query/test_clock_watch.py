@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from streaming.query.watchers import clock_watch as module
-from streaming.query.watchers.clock_watch import ClockWatch
+from streaming.query.watchers import log_watch as module
+from streaming.query.watchers.log_watch import ClockWatch
 
 NOW_MS, HOUR_MS, SLACK_MS = 10**12, 3_600_000, 1_000
 WAITED_S = 2.0

@@ -1,6 +1,6 @@
 """The figures of the transactions that no shard has settled."""
 
-from streaming.query.watchers.unsettled import Unsettled
+from streaming.query.watchers.settling import Unsettled
 
 
 def test_records_behind_the_settled_place_are_counted():

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from streaming.config.settings import Settings
-from streaming.query.spark.spark_config import NEEDED, SPARK_CONFIG, STATE_STORES
-from streaming.query.spark.user_config import (
+from streaming.query.spark.spark_config import (
     JAVA_OPTIONS,
     JOINED,
+    NEEDED,
+    SPARK_CONFIG,
+    STATE_STORES,
     BadSparkSettings,
     refuse_changed,
     user_config,
