@@ -48,6 +48,7 @@ from streaming.config.timeouts import (
 from streaming.errors import BrokerUnreachable, NoAnswer, NoCoordinator, UserError
 from streaming.kafka.any_broker import may_pass
 from streaming.kafka.brokers import LOOK_WAIT_S, check_brokers, unreachable_at
+from streaming.kafka.pausing import PausingConsumer
 from streaming.kafka.starting import started
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.wire.inbox import Inbox, read_answer
@@ -350,7 +351,7 @@ class Transport:
     def record_reader(self, config: Mapping[str, Any]) -> Any:
         """Return a new KafkaConsumer without a group, for the records of a member's partitions."""
         wait_s = config.get("bootstrap_timeout_ms", KafkaConsumer.DEFAULT_CONFIG["bootstrap_timeout_ms"]) / 1_000
-        return started(lambda attempt: KafkaConsumer(**attempt.config(config)), wait_s)
+        return started(lambda attempt: PausingConsumer(**attempt.config(config)), wait_s)
 
     def client_host(self) -> str:
         """Return the address from which this process reaches the brokers, as Kafka prints it."""

@@ -10,12 +10,13 @@ Source: KIP-98; kafka.consumer.fetcher.Fetcher.PartitionRecords of kafka-python 
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple, Self
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 from kafka.consumer.fetcher import Fetcher
 from kafka.errors import CorruptRecordError, UnknownTopicOrPartitionError
 
 from streaming.config.settings import Settings
 from streaming.config.timeouts import ANSWER_WAIT_S, RECONNECT_BACKOFF_MAX_MS, REQUEST_TIMEOUT_MS
+from streaming.kafka.pausing import PausingConsumer
 from streaming.kafka.starting import started
 
 BATCHES_AT_ONCE = 1_000
@@ -71,7 +72,7 @@ class TransactionLog:
             "max_poll_records": BATCHES_AT_ONCE,
             "metadata_max_age_ms": TOPIC_CHECK_MS,
         }
-        self._reader: Any = started(lambda attempt: KafkaConsumer(**attempt.config(config)), ANSWER_WAIT_S)
+        self._reader: Any = started(lambda attempt: PausingConsumer(**attempt.config(config)), ANSWER_WAIT_S)
         self._reader._fetcher.PartitionRecords = _Batches
         self._places = [TopicPartition(topic, each) for each in partitions]
         self._reader.assign(self._places)
@@ -89,9 +90,6 @@ class TransactionLog:
         Raises:
             KafkaError: The topic cannot be read, or is another one.
         """
-        fetcher = self._reader._fetcher
-        if not fetcher._next_partition_records:  # else the rest of a response is never read after its partition's pause
-            fetcher._next_partition_records = None
         polled = self._reader.poll(int(wait_s * 1_000))
         known = self._reader._cluster.topic_id(self._topic)
         if known is not None and str(known) != self._topic_id:

@@ -110,6 +110,28 @@ def test_iteration_continues_after_a_pause(stage: MakeStage) -> None:
     assert found == [b"0", b"1", b"2"]
 
 
+def test_a_partition_is_read_on_after_its_pause(stage: MakeStage) -> None:
+    """The pause begins in the middle of a response, and the other partition is read meanwhile: KAFKA-7548."""
+    s = stage(2)
+    for number in range(2):
+        s.produce(*(b"%d" % n for n in range(100)), partition=number)
+    ana, found = s.consumer(max_poll_records=10), {s.partition(0): 0, s.partition(1): 0}
+
+    def has_read(partition: TopicPartition, count: int) -> bool:
+        for place, records in ana.poll(200).items():
+            found[place] += len(records)
+        return found[partition] >= count
+
+    s.until(lambda: any(has_read(each, 1) for each in found), alone=lambda: None)
+    paused, other = sorted(found, key=found.__getitem__, reverse=True)
+    ana.pause(paused)
+    before = found[paused]
+    s.until(lambda: has_read(other, 100), alone=lambda: None)
+    assert found[paused] == before < 100
+    ana.resume(paused)
+    s.until(lambda: has_read(paused, 100), alone=lambda: None)
+
+
 def test_offsets_and_topics_of_the_brokers_are_returned(stage: MakeStage) -> None:
     s = stage(1)
     zero = s.partition(0)
