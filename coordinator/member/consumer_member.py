@@ -27,7 +27,7 @@ from coordinator.member.consumer_heartbeats import JOIN_EPOCH, HeartbeatBuilder
 from coordinator.member.consumer_offsets import Offsets
 from coordinator.member.consumer_topics import TopicReports
 from coordinator.member.effects import CoordinatorSilent, Effect, Failed, Left, PartitionsLost
-from coordinator.member.pending_requests import Calls
+from coordinator.member.pending_requests import PendingRequests
 from coordinator.member.requests import Sent
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, GroupTopics
 from coordinator.messages.requests import OffsetToCommit, TopicPartitions
@@ -175,7 +175,7 @@ class ConsumerProtocolMember:
         self._heartbeats = HeartbeatBuilder(config, request_prefix)
         self._topics = TopicReports(config, request_prefix)
         self._offsets = Offsets(self, request_prefix)
-        self._backoff = Calls(config, request_prefix)
+        self._backoff = PendingRequests(config, request_prefix)
 
     @property
     def generation_id(self) -> int:

@@ -19,7 +19,7 @@ from coordinator.base.errors import ErrorCode
 from coordinator.member.consumer_config import ConsumerProtocolConfig, Partitions
 from coordinator.member.effects import CommitEnded, Effect, FetchEnded
 from coordinator.member.member import RETRY, action
-from coordinator.member.pending_requests import Call, Calls
+from coordinator.member.pending_requests import Call, PendingRequests
 from coordinator.member.requests import Sent
 from coordinator.messages.requests import OffsetCommit, OffsetFetch, OffsetToCommit, TopicPartitions
 from coordinator.messages.responses import AnyAnswer, OffsetCommitAnswer, OffsetFetchAnswer
@@ -42,7 +42,7 @@ class Offsets:
     """The commits and fetches of one member."""
 
     def __init__(self, member: Membership, prefix: str) -> None:
-        self._member, self._calls = member, Calls(member.config, prefix)
+        self._member, self._calls = member, PendingRequests(member.config, prefix)
         self.has_doubts = False
         """Whether the last response had an error about the member's epoch or its id."""
 

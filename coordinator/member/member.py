@@ -8,8 +8,8 @@ Like the coordinator's core, this module uses no clock, no randomness and no net
 returns actions: requests to send, and effects that only the member's owner can carry out. `deadline_ms` is the one time
 at which time alone causes more actions.
 
-`Calls` sends requests without a response again, under the same `request_id`. So a first join needs no id from the
-coordinator to be recognized (KIP-394 gives it one in a round of its own). It creates one member, however often it
+`PendingRequests` sends requests without a response again, under the same `request_id`. So a first join needs no id from
+the coordinator to be recognized (KIP-394 gives it one in a round of its own). It creates one member, however often it
 arrives.
 
 `ON_ERROR` has the actions after an error in a response, by request: the client's half of the protocol's tables.
@@ -39,7 +39,7 @@ from coordinator.member.effects import (
     PrepareToJoin,
     RejoinNeeded,
 )
-from coordinator.member.pending_requests import Call, Calls
+from coordinator.member.pending_requests import Call, PendingRequests
 from coordinator.member.requests import MemberConfig, Sent
 from coordinator.messages.heartbeats import Heartbeat
 from coordinator.messages.requests import (
@@ -151,7 +151,7 @@ class Member:
         self._polled_ms = now_ms
         self._heartbeat_ms = NEVER_MS
         self._silent_ms = NEVER_MS  # when a session timeout has passed without a response
-        self._calls = Calls(config, request_prefix)
+        self._calls = PendingRequests(config, request_prefix)
 
     # -- the owner's calls ---------------------------------------------------------------------------------------------
 

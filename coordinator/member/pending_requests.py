@@ -42,7 +42,7 @@ class Call(Struct):
     leaves_because: str | None = None
 
 
-class Calls:
+class PendingRequests:
     """The calls of one member, in the order in which they were made.
 
     Args:

@@ -7,7 +7,7 @@
                        broker (`embedded.broker`)
                        the records that a gateway writes into the transactions of its clients (`transactional`)
                        over the same connections, what any broker reports: the ids and partition counts of topics
-                       (`topic_facts`) and access control lists (`gateway.broker_acls`); and the deletion of records
+                       (`topic_facts`) and access control lists (`gateway.security.acls`); and the deletion of records
                        (`deleting`)
                        the control records that end transactions (`transaction_log`), which librdkafka hides
     confluent-kafka    all other clients: librdkafka works in its own threads, reads large topics in a fraction of the

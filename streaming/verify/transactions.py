@@ -4,7 +4,7 @@ The requests of a shard show which commits were accepted, each with its place, a
 of these places ended. A commit of an aborted transaction is recognized by its offset. So it is not judged if another
 commit of the partition has the same offset, or if requests are gone that may have had it.
 
-Source: `coordinator.transactions`.
+Source: `coordinator.common.transactions`.
 """
 
 from collections.abc import Iterator

@@ -91,7 +91,7 @@ class ConsumerProtocolDriver(MemberDriver[ConsumerProtocolMember]):
         self._do(lambda now_ms: self.member.reconciled(target, now_ms))
 
     def released(self) -> None:
-        """Join again after `Lost`: no partition is owned any more."""
+        """Join again after `PartitionsLost`: no partition is owned any more."""
         self._do(lambda now_ms: self.member.released(now_ms))
 
 

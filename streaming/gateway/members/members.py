@@ -1,8 +1,8 @@
 """The members of the consumer protocol that use one connection: their heartbeats, and the facts about their topics.
 
 consumer_heartbeats   holds a response until the member's assignment changes
-resting               lets a member's heartbeat wait for the next tick, while its assignment does not change
-following             sends a group the changes of the topics that its members subscribe to
+idle                  lets a member's heartbeat wait for the next tick, while its assignment does not change
+topic_updates         sends a group the changes of the topics that its members subscribe to
 """
 
 import asyncio

@@ -6,8 +6,8 @@
     OffsetFetch       waits for the offsets of transactions that clients of this gateway have just ended: see
                       `transaction_ends`
 
-The brokers end the transaction as any other, so the coordinator does not need EndTxn. `coordinator.transactions` and
-`query.settling` read and handle the end.
+The brokers end the transaction as any other, so the coordinator does not need EndTxn. `coordinator.common.transactions`
+and `query.watchers.settling` handle and read the end.
 
 A record may not join a later transaction than the client means. A client waits for the response before it begins
 another transaction, unless it gives up; then it closes the connection. So a request is prepared within `WRITE_WAIT_S`
