@@ -145,7 +145,7 @@ class Views(Struct):
         Each gap is an alarm as well.
 
         Args:
-            now_ms: As for `record`.
+            now_ms: As for `fold`.
             at_ms: The same moment for the alarms, Unix milliseconds.
         """
         for group in self.groups.values():
