@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
@@ -24,6 +25,8 @@ from tests.system.test_replay import Run
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
+    if pyspark.__version__.startswith("4.0."):
+        pytest.skip("A checkpoint on S3 needs pyspark 4.2, and is refused before")
     with Server() as server:
         yield server
 
