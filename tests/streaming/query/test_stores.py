@@ -57,6 +57,6 @@ def test_a_spark_without_the_classes_for_conditional_writes_is_refused(monkeypat
         raise Py4JError("NoSuchMethodError")
 
     monkeypatch.setattr(checkpoint_files, "install", other_methods)
-    with pytest.raises(stores.StoreRefused, match="install pyspark 4.2"):
+    with pytest.raises(stores.StoreRefused, match=r"install pyspark 4\.2"):
         stores.install(None, Settings.load(checkpoint="s3a://bucket/folder"))  # type: ignore[arg-type]
     stores.install(None, Settings.load(checkpoint="/folder"))  # type: ignore[arg-type]
