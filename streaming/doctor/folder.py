@@ -41,7 +41,7 @@ def _looked_at(case: Case, folder: Path) -> Iterator[Finding]:
     query = folder / "query"
     plans, ends = _batches(query / "offsets"), _batches(query / "commits")
     has_state = _exists(query / "state")
-    if missing := list(missing_parts(plans, ends, has_state=has_state)):
+    if missing := list(missing_parts(plans, ends, lambda name: _exists(query / name))):
         yield wrong(f"{folder} is damaged (missing: {', '.join(missing)}).", f"{_RESTORE} {_TABLE}")
     if not _exists(file):
         if plans or ends or has_state:

@@ -129,7 +129,7 @@ DAMAGES: Mapping[str, tuple[Damage, str]] = {
     "an empty state": (cut(STATE, 0), GROUPS),
     "no newest state": (lambda query: newest(query / STATE).unlink(), GROUPS),
     "a hole in the states": (lambda query: (query / STATE / "2.delta").unlink(), GROUPS),
-    "no metadata": (lambda query: (query / "metadata").unlink(), NOTES),
+    "no metadata": (lambda query: (query / "metadata").unlink(), "(missing: query/metadata)"),
     "a bit of the metadata": (lambda query: (query / "metadata").write_text("z" + "{}"), NOTES),
     "an identity that is none": (lambda query: (query.parent / "identity.json").write_text("z"), "cannot be read"),
 }

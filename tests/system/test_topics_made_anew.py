@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaAdminClient
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchRequest
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from coordinator.messages.fields import NO_TOPIC
 from coordinator.messages.requests import OffsetFetch, TopicPartitions
@@ -33,6 +33,7 @@ def admin(broker: Broker) -> Iterator[Any]:
 @pytest.fixture
 def wire(gateway: Gateway) -> Iterator[Wire]:
     with connect(gateway.bootstrap_servers) as wire:
+        wire.call(ApiVersionsRequest(version=0))  # a connection that says nothing for half a minute is closed
         yield wire
 
 

@@ -178,8 +178,7 @@ class _Examination:
         return checkpoint.batches(self._spark, f"{self._query}/{kind}")
 
     def _of_parts(self, plans: list[int], commits: list[int]) -> Iterator[str]:
-        has_state = checkpoint.exists(self._spark, f"{self._query}/state")
-        for part in missing_parts(plans, commits, has_state=has_state):
+        for part in missing_parts(plans, commits, lambda name: checkpoint.exists(self._spark, f"{self._query}/{name}")):
             yield f"{part} is missing: {RESTORE}."
 
     # -- Spark's notes about its batches -------------------------------------------------------------------------------

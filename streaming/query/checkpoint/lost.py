@@ -2,7 +2,7 @@
 
     what a start finds in CHECKPOINT/query     topics without records     topics with records
     nothing, or no such folder                 a new checkpoint           refused, unless `checkpoint_may_be_empty`
-    a part: plans, commits or state            refused                    refused
+    a part: plans, commits, state, metadata    refused                    refused
 
 Spark would begin with no group, and acknowledged commits would be gone without a word. Records on the topics that only
 a batch writes prove that there was one: its plan is stored before its records are written.
@@ -34,8 +34,7 @@ def refuse_lost(spark: SparkSession, settings: Settings, written: Collection[Top
     """
     query = checkpoint.query_folder(settings)
     plans, commits = (checkpoint.batches(spark, f"{query}/{part}") for part in ("offsets", "commits"))
-    has_state = checkpoint.exists(spark, f"{query}/state")
-    if missing := list(missing_parts(plans, commits, has_state=has_state)):
+    if missing := list(missing_parts(plans, commits, lambda name: checkpoint.exists(spark, f"{query}/{name}"))):
         raise CheckpointMismatch(
             f"The checkpoint {settings.checkpoint} is damaged (missing: {', '.join(missing)}): restore it from a"
             " back-up, or start with an empty folder and another topic_prefix."

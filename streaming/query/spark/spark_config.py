@@ -31,9 +31,9 @@ SPARK_LOG = Path(__file__).with_name("log4j2.properties")
 STOP_WAIT_S = 5
 """How long a stop waits for Spark's thread of the query, which may wait for brokers."""
 
-CHECKPOINTING = "org.apache.spark.sql.execution.streaming" + (
-    "" if pyspark.__version__.startswith("4.0.") else ".checkpointing"
-)
+IS_SPARK_4_0 = pyspark.__version__.startswith("4.0.")
+
+CHECKPOINTING = "org.apache.spark.sql.execution.streaming" + ("" if IS_SPARK_4_0 else ".checkpointing")
 """The package of Spark's classes that write checkpoints. Spark 4.1 moved them."""
 
 WORKER_PATH = "spark.executorEnv.PYTHONPATH"

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from streaming.config.settings import Settings
@@ -27,7 +26,7 @@ from streaming.embedded import S3, Bundle, fetch
 from streaming.errors import Exit, UserError
 from streaming.query.spark import checkpoint_files
 from streaming.query.spark.failures import Causes, explained
-from streaming.query.spark.spark_config import CHECKPOINTING, FILE_MANAGER
+from streaming.query.spark.spark_config import CHECKPOINTING, FILE_MANAGER, IS_SPARK_4_0
 
 
 class Store(NamedTuple):
@@ -127,16 +126,15 @@ def install(spark: SparkSession, settings: Settings) -> None:
     """Add the classes with which Spark writes a checkpoint on this store to the driver and to all executors.
 
     Raises:
-        StoreRefused: This version of Spark has other classes.
+        StoreRefused: This version of Spark comes with a Hadoop that has no conditional writes.
     """
     if not _found(settings.checkpoint).is_conditional:
         return
-    try:
-        checkpoint_files.install(spark)
-    except Py4JError as error:
+    if IS_SPARK_4_0:
         raise StoreRefused(
             f"A checkpoint on {urlsplit(settings.checkpoint).scheme}: needs Spark 4.2: install pyspark 4.2."
-        ) from error
+        )
+    checkpoint_files.install(spark)
 
 
 def check(spark: SparkSession, settings: Settings) -> None:

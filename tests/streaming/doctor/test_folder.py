@@ -34,7 +34,7 @@ def examined(folder: Path | str, **settings: object) -> list[Finding]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a checkpoint whose batch 7 has ended."""
-    for part in ("offsets/6", "offsets/7", "commits/6", "commits/7", "state/0"):
+    for part in ("offsets/6", "offsets/7", "commits/6", "commits/7", "state/0", "metadata"):
         (tmp_path / "query" / part).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "query" / part).write_text("")
     write(GOOD)(tmp_path)
@@ -77,6 +77,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / "identity.json").unlink(),
         "has the state of a query and no identity.json",
     ),
+    "no metadata": (lambda folder: (folder / "query/metadata").unlink(), "query/metadata"),
     "no plans": (lambda folder: [each.unlink() for each in (folder / "query/offsets").iterdir()], "query/offsets"),
     "a folder for a file": (
         lambda folder: [(folder / "identity.json").unlink(), (folder / "identity.json").mkdir()],

@@ -6,21 +6,24 @@ from streaming.query.checkpoint.parts import missing_parts
 
 
 @pytest.mark.parametrize(
-    ("plans", "commits", "has_state", "missing"),
+    ("plans", "commits", "there", "missing"),
     [
-        ([], [], False, []),
-        ([0], [], False, []),
-        ([0], [], True, []),
-        ([0], [0], True, []),
-        ([7, 8], [6, 7], True, []),
-        ([], [], True, ["query/offsets"]),
-        ([], [7], True, ["query/offsets"]),
-        ([], [7], False, ["query/offsets", "query/state"]),
-        ([0, 1], [], True, ["query/commits"]),
-        ([7], [7], False, ["query/state"]),
+        ([], [], "", []),
+        ([], [], "metadata", []),
+        ([0], [], "metadata", []),
+        ([0], [], "metadata state", []),
+        ([0], [0], "metadata state", []),
+        ([7, 8], [6, 7], "metadata state", []),
+        ([], [], "metadata state", ["query/offsets"]),
+        ([], [7], "metadata state", ["query/offsets"]),
+        ([], [7], "metadata", ["query/offsets", "query/state"]),
+        ([0, 1], [], "metadata state", ["query/commits"]),
+        ([7], [7], "metadata", ["query/state"]),
+        ([0], [], "", ["query/metadata"]),
+        ([7], [7], "state", ["query/metadata"]),
     ],
 )
 def test_part_is_missing_if_others_show_that_it_was_there(
-    plans: list[int], commits: list[int], has_state: bool, missing: list[str]
+    plans: list[int], commits: list[int], there: str, missing: list[str]
 ) -> None:
-    assert list(missing_parts(plans, commits, has_state=has_state)) == missing
+    assert list(missing_parts(plans, commits, there.split().__contains__)) == missing

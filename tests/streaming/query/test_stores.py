@@ -1,13 +1,10 @@
 """The stores on which a checkpoint may be, and what Spark is given for each."""
 
-from typing import Any
-
 import pytest
-from py4j.protocol import Py4JError
 
 from streaming.config.settings import BadSettings, Settings
 from streaming.errors import Exit
-from streaming.query.spark import checkpoint_files, stores
+from streaming.query.spark import stores
 from streaming.query.spark.checkpoint_files import NAME
 
 
@@ -50,13 +47,9 @@ def test_an_endpoint_is_a_url() -> None:
         Settings.load(store_endpoint="store:9000")
 
 
-def test_a_spark_without_the_classes_for_conditional_writes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of pyspark 4.0, and its Hadoop, have other methods."""
-
-    def other_methods(spark: Any) -> None:
-        raise Py4JError("NoSuchMethodError")
-
-    monkeypatch.setattr(checkpoint_files, "install", other_methods)
+def test_a_spark_without_conditional_writes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Hadoop of pyspark 4.0 has none."""
+    monkeypatch.setattr(stores, "IS_SPARK_4_0", True)
     with pytest.raises(stores.StoreRefused, match=r"install pyspark 4\.2"):
         stores.install(None, Settings.load(checkpoint="s3a://bucket/folder"))  # type: ignore[arg-type]
     stores.install(None, Settings.load(checkpoint="/folder"))  # type: ignore[arg-type]
