@@ -158,7 +158,7 @@ def test_the_offsets_of_a_commit_are_bounded_together_with_the_pending_ones():
 def test_the_records_of_two_transactions_are_in_the_order_of_their_times():
     """I8: the requests may come in another order than their places. A reader ignores a record of an earlier time."""
     s = pend_from_outside(Scenario(), 12, {T0: 12})
-    pend_from_outside(s.at(1_000), 10, {T0: 10})
+    pend_from_outside(s.at(1_000), 10, {T0: 10}, producer_id=8)
     settle(s.at(2_000), 13, [10, 12])
     records = [output.record for output in s.latest if isinstance(output, Published)]
     assert [(r.offset, r.commit_timestamp_ms) for r in records if isinstance(r, OffsetRecord)] == [

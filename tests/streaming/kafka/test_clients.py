@@ -11,7 +11,10 @@ from streaming.config.settings import Settings
 from streaming.kafka import clients
 
 ROOT = Path(__file__).parents[3]
-CONFLUENT, PYTHON = {"Consumer", "Producer", "AdminClient"}, {"KafkaConsumer", "KafkaProducer", "KafkaAdminClient"}
+CONFLUENT, PYTHON = (
+    {"Consumer", "Producer", "AdminClient"},
+    {"KafkaConsumer", "PausingConsumer", "KafkaProducer", "KafkaAdminClient"},
+)
 
 BY_KAFKA_PYTHON = {
     "streaming/client/sending.py",
