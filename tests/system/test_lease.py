@@ -16,7 +16,7 @@ from streaming.kafka import topics
 from streaming.query.coordinator import Coordinator
 from streaming.query.lease import PATIENCE_S, Kind, Lease
 from streaming.query.operator.ownership import objections
-from streaming.query.spark.spark_config import FILE_MANAGER, SPARK_CONFIG
+from streaming.query.spark.spark_config import CHECKPOINTING
 from tests.system.waiting import HANG_S, wait_until
 
 Make = Callable[[], Lease]
@@ -119,7 +119,7 @@ def test_one_of_two_drivers_that_plan_a_batch_in_the_same_instant_goes_on(
     spark = SparkSession.getActiveSession()
     assert spark is not None
     jvm: Any = spark.sparkContext._jvm
-    manager = SPARK_CONFIG[FILE_MANAGER]
+    manager = f"{CHECKPOINTING}.FileSystemBasedCheckpointFileManager"
     folder = jvm.org.apache.hadoop.fs.Path(str(tmp_path / "query" / "offsets"))
     (tmp_path / "query" / "offsets").mkdir(parents=True)
     constructor = jvm.java.lang.Class.forName(manager).getConstructors()[0]

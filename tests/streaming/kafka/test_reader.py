@@ -145,6 +145,7 @@ def offsets(records: Iterable[Record], topic: str = GROUPS, partition: int = 0) 
     "code",
     [
         KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,  # of the same request, while the leader has not answered the connection
