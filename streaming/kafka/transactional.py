@@ -135,9 +135,9 @@ class TransactionWriter:
         """
 
         async def attempt(manager: KafkaConnectionManager) -> None:
-            find = lambda manager: _coordinator_of(manager, transaction.transactional_id)  # noqa: E731
+            find = partial(_coordinator_of, transactional_id=transaction.transactional_id)
             node_id = await self._send(manager, find, ("any broker", -1), until_s)
-            join = lambda manager: self._join(manager, node_id, transaction, partition, until_s)  # noqa: E731
+            join = partial(self._join, node_id=node_id, transaction=transaction, partition=partition, until_s=until_s)
             await self._send(manager, join, ("coordinator", node_id), until_s)
 
         await self._try(attempt, until_s)
@@ -153,7 +153,7 @@ class TransactionWriter:
         Raises:
             KafkaError: The brokers refuse it, or do not answer. The record may have been written nevertheless.
         """
-        write = lambda manager: self._write(manager, transaction, partition, (key, value), until_s)  # noqa: E731
+        write = partial(self._write, transaction=transaction, partition=partition, record=(key, value), until_s=until_s)
         place: WrittenRecord = await self._try(
             lambda manager: self._send(manager, write, ("leader", partition), until_s), until_s
         )

@@ -6,7 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyspark
 import pytest
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
@@ -14,6 +13,7 @@ from pyspark.java_gateway import launch_gateway
 from streaming.config.settings import Settings
 from streaming.embedded import S3, Broker, fetch
 from streaming.query.spark import checkpoint_files, stores
+from streaming.query.spark.spark_config import IS_SPARK_4_0
 from tests.stores.objects import Objects, StoredService
 from tests.stores.proxy import Proxy
 from tests.stores.server import CREDENTIALS, Server
@@ -25,7 +25,7 @@ from tests.system.test_replay import Run
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    if pyspark.__version__.startswith("4.0."):
+    if IS_SPARK_4_0:
         pytest.skip("A checkpoint on S3 needs pyspark 4.2, and is refused before")
     with Server() as server:
         yield server
