@@ -1,24 +1,20 @@
-"""The gain of a second Spark executor with a core of its own: the times of the stages of equal batches.
+"""The gain of a second Spark executor and of four: the times of the stages of equal batches.
 
     python -m tests.benchmarks.executors
 
 This benchmark takes a quarter of an hour, so it runs only when it is named, and not with all others. It differs from
 `scaling`: no load runs beside the executors, and the driver's work between the stages is not in the measured time.
 While no coordinator runs, a backlog of heartbeats of all members is appended. Then a coordinator works through it in
-equal batches, with one executor or with two. A batch has two stages: one reads the requests, the other one has the
-operator and writes the responses. Each stage has two tasks. One executor runs them one after the other, and two
-executors run them at the same time, so the work is the same. The time of a batch is the sum of its stages, from each
-one's submission to its completion, as Spark's event log has them. Runs with one executor and with two alternate, on one
-checkpoint.
+equal batches. A batch has two stages: one reads the requests, the other one has the operator and writes the responses.
+Each stage has four tasks. One executor runs them one after the other, and four executors run them at the same time, so
+the work is the same. The time of a batch is the sum of its stages, from each one's submission to its completion, as
+Spark's event log has them. Runs with one executor, with two and with four alternate, on one checkpoint.
 
-Each executor is bound to a core of its own, with its compilers and collectors and with its Python workers. Without
-that, one executor would use a part of the second core too: its Java and its Python run at the same time.
-
-One part is not honest on two cores, to the disadvantage of two executors. The broker serves the executors during the
-stages, and the driver schedules their tasks. Beside one executor, both have the other core for themselves. Beside two,
-they take their time from the executors. `..._broker_cpu_percent` shows the broker's part. `..._task_ms`, the sum of the
-times of a batch's tasks, shows how much longer the same tasks take. The disk is shared too: tasks wait for it until
-their files are synced.
+Each executor has a part of a core: a control group of Linux limits its Java, with compilers and collectors, and its
+Python workers together. All executors have one core at most, so the driver and the broker have the other one for
+themselves, beside one executor as beside four. The limit begins after the warm-up. What they still share are the disk,
+the caches of the processor, and the memory's bandwidth. `..._task_ms` is the sum of the times of a batch's tasks: it
+shows how much longer the same tasks take beside each other.
 """
 
 import argparse
@@ -30,7 +26,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -47,6 +43,7 @@ from streaming.query.operator.durable import BATCH
 from streaming.wire.records import encode_request
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchFailed, NotMeasurable, say
+from tests.benchmarks.cpu_quota import limited_cores
 from tests.benchmarks.crowd import Crowd
 from tests.benchmarks.figures import Figures, percentile
 from tests.benchmarks.load import NUMBER_DIGITS, Replies
@@ -55,14 +52,17 @@ from tests.benchmarks.usage import Usage
 
 GROUPS, EACH = 3_000, 10
 SESSION_TIMEOUT_MS = 1_800_000  # so that no member expires between two backlogs
-TASKS = 2
-RUNS = (1, 2, 1, 2)
+TASKS = 4
+RUNS = (1, 2, 4, 1, 2, 4)
 """The number of executors of each run."""
 
-WARM_UP, MEASURED = 40, 40
-"""The batches for each executor before the measured ones, and the measured ones of each run. A batch has one heartbeat
-of each member. With two executors, twice as many come before: each has done the same work then, and has compiled as
-much."""
+CORES = 0.25
+"""The part of a core that each executor may use."""
+
+WARM_UP, SKIPPED, MEASURED = 30, 3, 20
+"""The batches for each executor before the limit, those that may have run while it began, and the measured ones of each
+run. A batch has one heartbeat of each member. With two executors, twice as many come before: each has done the same
+work then, and has compiled as much."""
 
 FULL = 0.95
 """The least part of a batch's requests that a measured batch has. Spark rounds down, so the last batch has the rest."""
@@ -117,8 +117,8 @@ class Run(NamedTuple):
 
 def measure(options: argparse.Namespace) -> Figures:
     """Measure how a coordinator works through backlogs of heartbeats of members that have joined."""
-    if len(os.sched_getaffinity(0)) < max(RUNS):
-        raise NotMeasurable(f"It needs {max(RUNS)} cores, one for each executor.")
+    if len(os.sched_getaffinity(0)) < 1 + max(RUNS) * CORES:
+        raise NotMeasurable(f"It needs {max(RUNS) * CORES} cores for the executors, and one for driver and broker.")
     with (
         bench.broker() as broker,
         tempfile.TemporaryDirectory(prefix="bench-executors-", ignore_cleanup_errors=True) as name,
@@ -150,10 +150,10 @@ def figures(runs: Sequence[Run]) -> Figures:
             "others_cpu_percent": sum(run.others_cpu_percent for run in same) / len(same),
         }
         found |= {f"executors_{executors}_{what}": value for what, value in of_kind.items()}
-    return {
-        **found,
-        "executors_speed_up": found["executors_1_stage_ms"] / found["executors_2_stage_ms"],
-        "executors_operator_speed_up": found["executors_1_operator_ms"] / found["executors_2_operator_ms"],
+    return found | {
+        f"executors_{executors}_{name}speed_up": found[f"executors_1_{what}"] / found[f"executors_{executors}_{what}"]
+        for executors in sorted({run.executors for run in runs} - {1})
+        for name, what in (("", "stage_ms"), ("operator_", "operator_ms"))
     }
 
 
@@ -180,19 +180,20 @@ def _measured(broker: int, settings: Settings, folder: Path, everybody: Sequence
     """Append a backlog, and let a coordinator with so many executors work through it."""
     folder.mkdir()
     warm_up = executors * WARM_UP
-    size = (warm_up + MEASURED) * len(everybody)
+    batches = warm_up + SKIPPED + MEASURED
+    size = batches * len(everybody)
     say(f"Appending {size} heartbeats.")
     begins = _reply_ends(settings)
-    _append(settings, everybody, warm_up + MEASURED)
+    _append(settings, everybody, batches)
     say(f"Working through them with {executors} executors.")
     limited = {"COORDINATOR_MAX_REQUESTS_PER_BATCH": str(len(everybody))}
     with (
         patch.dict(os.environ, spark_environment(folder, executors, TASKS) | limited),
         bench.coordinator(settings, folder) as coordinator,
+        Usage({"broker": broker, "coordinator": coordinator.pid}, weighed="broker") as usage,
     ):
-        _bind(coordinator.pid, executors)
-        with Usage({"broker": broker, "coordinator": coordinator.pid}, weighed="broker") as usage:
-            _await_handled(coordinator, folder / "log", warm_up * len(everybody))
+        _await_handled(coordinator, folder / "log", warm_up * len(everybody))
+        with _limited(coordinator.pid, executors):
             usage.begin()
             _await_handled(coordinator, folder / "log", size)
             usage.end()
@@ -201,7 +202,7 @@ def _measured(broker: int, settings: Settings, folder: Path, everybody: Sequence
         full = [batch for batch in batches_of(log) if batch.requests >= FULL * len(everybody)]
     answered, errors = _answers(settings, begins, size)
     shares = usage.cpu_percent("broker"), usage.others_cpu_percent()
-    run = Run(executors, full[warm_up:], answered, errors, *shares)
+    run = Run(executors, full[warm_up + SKIPPED :], answered, errors, *shares)
     _check(run)
     took_ms, operator_ms = run.median("stage_ms"), run.median("operator_ms")
     say(f"The stages of a batch took {took_ms:.0f} ms, and the operator's stage {operator_ms:.0f} ms of this.")
@@ -222,19 +223,17 @@ def spark_environment(folder: Path, executors: int, tasks: int) -> dict[str, str
     }
 
 
-def _bind(coordinator: int, executors: int) -> None:
-    """Bind each executor to a core of its own, with all of its threads and its Python workers.
-
-    Later threads and workers inherit the core.
-    """
+@contextmanager
+def _limited(coordinator: int, executors: int) -> Iterator[None]:
+    """Let each executor use its part of a core, with all of its Python workers."""
     found = executors_of(coordinator)
     if len(found) != executors:
         raise BenchFailed(f"Spark has started {len(found)} executors, not {executors}")
-    for core, executor in zip(sorted(os.sched_getaffinity(0)), found, strict=False):
-        for process in (executor, *executor.children(recursive=True)):
-            for thread in process.threads():
-                with suppress(ProcessLookupError):
-                    os.sched_setaffinity(thread.id, {core})
+    with ExitStack() as stack:
+        for number, executor in enumerate(found):
+            pids = (executor.pid, *(child.pid for child in executor.children(recursive=True)))
+            stack.enter_context(limited_cores(f"executor-{number}", CORES, pids))
+        yield
 
 
 def executors_of(coordinator: int) -> list[psutil.Process]:

@@ -295,10 +295,10 @@ MEANINGS: Mapping[str, Meaning] = {
     },
     "scaling_cores_speed_up": Meaning("two cores to one, heartbeats a second"),
     "scaling_executors_speed_up": Meaning("two executors to one, heartbeats a second"),
-    # the stages of equal batches with one executor and with two, bound to a core each, without load
+    # the stages of equal batches with one executor, with two and with four, of a quarter of a core each, without load
     **{
         f"executors_{executors}_{name}": Meaning(f"{says}; {where}", 0 if name == "errors" else None)
-        for executors, where in {1: "one executor", 2: "two executors"}.items()
+        for executors, where in {1: "one executor", 2: "two executors", 4: "four executors"}.items()
         for name, says in {
             "stage_ms": "the stages of a batch of 30,000 heartbeats, median, ms",
             "operator_ms": "... of this, the operator's stage, ms",
@@ -312,8 +312,14 @@ MEANINGS: Mapping[str, Meaning] = {
             "others_cpu_percent": "others' use of a core: near 0, or the figures are disturbed",
         }.items()
     },
-    "executors_speed_up": Meaning("one executor's time for the stages of a batch to that of two", goal_min=1.7),
-    "executors_operator_speed_up": Meaning("... for the operator's stage alone"),
+    **{
+        f"executors_{executors}_{name}": Meaning(says, goal_min=goal_min)
+        for executors, goal in {2: 1.7, 4: None}.items()
+        for name, says, goal_min in (
+            ("speed_up", f"one executor's time for the stages of a batch to that of {executors}", goal),
+            ("operator_speed_up", "... for the operator's stage alone", None),
+        )
+    },
     # one of two executors is killed under heartbeats
     "new_executor_warm_ms": Meaning("the stages of a batch before the kill, median, ms"),
     "new_executor_first_ms": Meaning("... of the first batch of the new executor, ms"),

@@ -65,8 +65,8 @@ def test_a_speed_up_is_of_medians_and_each_figure_has_a_meaning() -> None:
     found = figures([run(1, 90, 100, 900), run(2, 50, 60), run(1, 110, 120), run(2, 40, 50, 55)])
     assert found["executors_1_stage_ms"] == 110
     assert found["executors_2_stage_ms"] == 50
-    assert found["executors_speed_up"] == pytest.approx(110 / 50)
-    assert found["executors_operator_speed_up"] == pytest.approx(110 / 50)
+    assert found["executors_2_speed_up"] == pytest.approx(110 / 50)
+    assert found["executors_2_operator_speed_up"] == pytest.approx(110 / 50)
     assert found["executors_1_drift"] == pytest.approx(110 / 100)
     assert (found["executors_2_batches"], found["executors_2_answered"], found["executors_2_errors"]) == (5, 200, 2)
     assert found.keys() <= MEANINGS.keys()
