@@ -12,7 +12,10 @@ from coordinator.base.errors import IllegalMove
 
 
 class Phase(Enum):
-    """The phase of a group, with Kafka's own name for it. A classic group is never in one of the last three."""
+    """The phase of a group, with Kafka's own name for it. A classic group is never in one of the last three.
+
+    A share group is Empty, Stable or Dead.
+    """
 
     EMPTY = "Empty"  # no members; exists while offsets are kept
     PREPARING = "PreparingRebalance"  # joins are being collected
@@ -21,7 +24,7 @@ class Phase(Enum):
     DEAD = "Dead"  # removed
     ASSIGNING = "Assigning"  # consumer protocol: the group epoch waits for a plan
     RECONCILING = "Reconciling"  # consumer protocol: some member does not follow the plan yet
-    UNKNOWN = "Unknown"  # a share or streams group that Kafka's coordinator keeps; never one of ours
+    NOT_READY = "NotReady"  # streams: topics of the topology are missing, or have wrong numbers of partitions
 
     __hash__ = object.__hash__  # every heartbeat looks up tables by phase; the default hash is slow
 
@@ -33,6 +36,11 @@ class GroupType(Enum):
     CONSUMER = "consumer"  # KIP-848
     SHARE = "share"  # KIP-932; only groups that Kafka's coordinator keeps
     STREAMS = "streams"  # KIP-1071; only groups that Kafka's coordinator keeps
+
+    @property
+    def has_epochs(self) -> bool:
+        """Whether heartbeats lead the members to a target; else all of them join each generation."""
+        return self is not GroupType.CLASSIC
 
 
 class Cause(Enum):

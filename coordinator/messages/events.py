@@ -55,6 +55,8 @@ class RebalanceStarted(Event, frozen=True, kw_only=True, tag="rebalance_started"
         assignor_before, assignor_after: The server assignor that the member preferred and prefers; null for none.
         assignors: By server assignor, the members that prefer it, `ASSIGNOR_MEMBERS_MAX` at most.
         timeout_ms: The rebalance timeout for which the member was dropped.
+        changed: What has changed of a member of a streams group, such as `rack_id` and `process_id`.
+        configs: The settings of a streams group that have changed, each as it was and as it is; null for none.
     """
 
     cause: str
@@ -75,6 +77,8 @@ class RebalanceStarted(Event, frozen=True, kw_only=True, tag="rebalance_started"
     assignor_after: str | UnsetType | None = UNSET
     assignors: dict[str, tuple[str, ...]] | UnsetType = UNSET
     timeout_ms: int | UnsetType = UNSET
+    changed: tuple[str, ...] | UnsetType = UNSET
+    configs: dict[str, tuple[str | None, str | None]] | UnsetType = UNSET
 
 
 class Estimate(Struct, frozen=True, rename={"since": "from"}):

@@ -6,6 +6,64 @@ from coordinator.base.connect_protocol import Work
 from coordinator.base.states import Phase
 
 
+class Tasks(Struct, frozen=True):
+    """Tasks of a streams group by role. Each has the numbers of tasks by subtopology."""
+
+    active: dict[str, list[int]] = {}
+    standby: dict[str, list[int]] = {}
+    warmup: dict[str, list[int]] = {}
+
+
+class StreamsMember(Struct, frozen=True, kw_only=True):
+    """What only a member of a streams group has (KIP-1071).
+
+    Args:
+        process_id: The same for all members of one process, which share its state directory.
+        endpoint: `host:port` of its interactive queries; null for none.
+        client_tags: The tags that tell on which machines standby tasks may be.
+        assigned, revoking, target: The tasks that it has, those that it has to give up, and its part of the target.
+    """
+
+    process_id: str
+    topology_epoch: int
+    endpoint: str | None
+    client_tags: dict[str, str]
+    assigned: Tasks
+    revoking: Tasks
+    target: Tasks
+
+
+class Subtopology(Struct, frozen=True):
+    """A part of a topology, whose tasks are numbered by partitions. It has as many tasks as its source topic with the
+    most partitions.
+
+    Args:
+        sources: The topics that its tasks read, repartition topics included.
+        repartition_sources: Those of them that another subtopology writes.
+        repartition_sinks: The repartition topics that it writes.
+        changelogs: The topics that keep its state; without one, its tasks have no standby.
+    """
+
+    sources: tuple[str, ...]
+    repartition_sources: tuple[str, ...] = ()
+    repartition_sinks: tuple[str, ...] = ()
+    changelogs: tuple[str, ...] = ()
+
+
+class Topology(Struct, frozen=True):
+    """The topology of a streams group. The group's first member brings it.
+
+    Args:
+        validated_epoch: Its epoch, if all of its topics were there at the last group epoch; else -1.
+        configs: The settings of the group that the last group epoch was planned with, such as num.standby.replicas.
+    """
+
+    epoch: int
+    validated_epoch: int
+    subtopologies: dict[str, Subtopology]
+    configs: dict[str, str] = {}
+
+
 class GroupMember(Struct, frozen=True, kw_only=True):
     """A member in the group record. `assigned` is the decoded assignment, for the types `consumer` and `resources`.
 
@@ -21,7 +79,8 @@ class GroupMember(Struct, frozen=True, kw_only=True):
     more of them) or `quarantined`.
 
     Timeouts are null only in a group that Kafka's coordinator keeps, where its log does not name them. Only there, a
-    member that prefers a server assignor has it in `server_assignor`.
+    member that prefers a server assignor has it in `server_assignor`. A member of a streams group has `streams`; its
+    `assigned` has the partitions of the topics that its active tasks read.
     """
 
     member_id: str
@@ -44,6 +103,7 @@ class GroupMember(Struct, frozen=True, kw_only=True):
     standing: str | UnsetType = UNSET
     work: Work | UnsetType | None = UNSET
     server_assignor: str | UnsetType = UNSET
+    streams: StreamsMember | UnsetType = UNSET
 
 
 class Hold(Struct, frozen=True, kw_only=True):
@@ -78,7 +138,8 @@ class GroupRecord(Struct, frozen=True, kw_only=True):
     the group epoch, their `protocol_name` is the assignor of the latest target assignment, and they have no leader.
 
     A group that Kafka's coordinator keeps has `kept_by`, "kafka", and always a `type`: classic, consumer, share or
-    streams. Of the last two only the id, the type and the epoch are known, and their state is Unknown.
+    streams. A streams group has its `topology`. A share group has the partitions whose share state Kafka is
+    `initializing`: no member gets them before that is done. Several of its members may have one partition.
     """
 
     group_id: str
@@ -95,6 +156,8 @@ class GroupRecord(Struct, frozen=True, kw_only=True):
     assignment_epoch: int | UnsetType = UNSET
     hold: Hold | UnsetType = UNSET
     kept_by: str | UnsetType = UNSET
+    topology: Topology | UnsetType = UNSET
+    initializing: dict[str, list[int]] | UnsetType = UNSET
 
 
 class OffsetRecord(Struct, frozen=True, kw_only=True):

@@ -25,6 +25,11 @@ class ObservedCause(StrEnum):
     ASSIGNORS_TIED = "assignors_tied"  # two assignors are preferred by as many members each: Kafka 4.4.0 never rests
     REVOCATION_OVERDUE = "revocation_overdue"  # a member was dropped for its rebalance timeout
     BROKERS_UPGRADED = "brokers_upgraded"  # from Kafka 4.0, whose epochs have no metadata hash
+    MEMBER_CHANGED = "member_changed"  # streams: its topology epoch, process, rack, tags, endpoint, client or timeout
+    TOPOLOGY_READY = "topology_ready"  # streams: all topics of the topology are there, which was not so before
+    TOPOLOGY_NOT_READY = "topology_not_ready"  # streams: a topic is missing, or has a wrong number of partitions
+    CONFIGS_CHANGED = "configs_changed"  # streams: settings of the group, such as num.standby.replicas
+    SHARE_STATE_READY = "share_state_ready"  # share: Kafka has initialized the state of partitions
     UNKNOWN = "unknown"  # nothing differs, or the log has a gap
 
 

@@ -19,6 +19,7 @@ _TEXT, _INT, _LONG = pa.string(), pa.int32(), pa.int64()
 _TEXTS = pa.list_(_TEXT)
 _AT = ("at", pa.timestamp("ms", tz="UTC"))
 _ASSIGNED = pa.map_(_TEXT, pa.list_(_INT))
+_TASKS = pa.struct([("active", _ASSIGNED), ("standby", _ASSIGNED), ("warmup", _ASSIGNED)])
 _PUBLISHED_BY = ("topic_prefix", _TEXT)
 
 EVENTS = pa.schema([
@@ -64,6 +65,7 @@ EVENTS = pa.schema([
     # the causes of group epochs of groups that Kafka's coordinator keeps, and topics_named
     ("topics_added", _TEXTS), ("topics_removed", _TEXTS), ("pattern", _TEXT), ("assignor_before", _TEXT),
     ("assignor_after", _TEXT), ("assignors", pa.map_(_TEXT, _TEXTS)), ("timeout_ms", _LONG),
+    ("changed", _TEXTS), ("configs", pa.map_(_TEXT, _TEXTS)),
     ("changes", pa.list_(pa.struct([
         ("topic", _TEXT), ("what", _TEXT), ("partitions_before", _INT), ("partitions", _INT),
     ]))),
@@ -79,15 +81,26 @@ GROUPS = pa.schema([
         ("fencing_token", _LONG), ("rack_id", _TEXT), ("member_epoch", _INT), ("state", _TEXT),
         ("subscribed_topics", _TEXTS), ("regex", _TEXT), ("revoking", _ASSIGNED), ("target", _ASSIGNED),
         ("protocol", _TEXT), ("standing", _TEXT),
-        ("work", pa.struct([("connectors", _TEXTS), ("tasks", _ASSIGNED)])), ("server_assignor", _TEXT)]))),
-    # only groups of the consumer protocol have these
+        ("work", pa.struct([("connectors", _TEXTS), ("tasks", _ASSIGNED)])), ("server_assignor", _TEXT),
+        ("streams", pa.struct([
+            ("process_id", _TEXT), ("topology_epoch", _INT), ("endpoint", _TEXT),
+            ("client_tags", pa.map_(_TEXT, _TEXT)), ("assigned", _TASKS), ("revoking", _TASKS), ("target", _TASKS)])),
+    ]))),
+    # only groups with epochs have these
     ("type", _TEXT), ("assignment_epoch", _INT),
     # only groups on which a policy has an effect have it
     ("hold", pa.struct([
         ("since_ms", _LONG), ("until_ms", _LONG), ("frozen_until_ms", _LONG), ("vacant", _INT), ("standing_by", _INT),
         ("quarantined", _INT)])),
-    # only groups that Kafka's coordinator keeps have it
+    # only groups that Kafka's coordinator keeps have these: all, streams groups, share groups
     ("kept_by", _TEXT),
+    ("topology", pa.struct([
+        ("epoch", _INT), ("validated_epoch", _INT),
+        ("subtopologies", pa.map_(_TEXT, pa.struct([
+            ("sources", _TEXTS), ("repartition_sources", _TEXTS), ("repartition_sinks", _TEXTS),
+            ("changelogs", _TEXTS)]))),
+        ("configs", pa.map_(_TEXT, _TEXT))])),
+    ("initializing", _ASSIGNED),
     _PUBLISHED_BY,
 ])  # fmt: skip
 
@@ -115,15 +128,36 @@ def table_of(record: AnyEvent | GroupRecord | OffsetRecord) -> str:
 def to_row(record: AnyEvent | GroupRecord | OffsetRecord, topic_prefix: str) -> dict[str, Any]:
     """Return the row of a record that the coordinator with a topic prefix has published."""
     row: dict[str, Any] = msgspec.to_builtins(record)
-    row["at"], row["topic_prefix"] = row[AT_MS[table_of(record)]], topic_prefix
+    table = table_of(record)
+    row["at"], row["topic_prefix"] = row[AT_MS[table]], topic_prefix
     if "partitions" in row:
         row["partitions"] = json.dumps(row["partitions"])
-    if "assignors" in row:
-        row["assignors"] = list(row["assignors"].items())
-    for member in row["members"] if isinstance(record, GroupRecord) else ():
-        for field in "assigned", "revoking", "target":
-            if member.get(field) is not None:
-                member[field] = list(member[field].items())
-        if member.get("work") is not None:
-            member["work"]["tasks"] = list(member["work"]["tasks"].items())
+    for name, kind in _WITH_MAPS[table].items():
+        if name in row:
+            row[name] = _with_maps(row[name], kind)
     return row
+
+
+def _with_maps(value: Any, kind: pa.DataType) -> Any:
+    """Return a value with a list of pairs in place of each dictionary that is a map in a table, as pyarrow wants it."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return [(key, _with_maps(each, kind.item_type)) for key, each in value.items()]
+    if pa.types.is_list(kind) and _has_maps(kind.value_type):
+        return [_with_maps(each, kind.value_type) for each in value]
+    if pa.types.is_struct(kind):
+        return {name: _with_maps(each, kind.field(name).type) for name, each in value.items() if name in kind.names}
+    return value
+
+
+def _has_maps(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind):
+        return _has_maps(kind.value_type)
+    return pa.types.is_map(kind) or (pa.types.is_struct(kind) and any(_has_maps(field.type) for field in kind))
+
+
+_WITH_MAPS = {
+    table: {field.name: field.type for field in schema if _has_maps(field.type)} for table, schema in TABLES.items()
+}
+"""The columns of each table that have maps."""

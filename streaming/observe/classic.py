@@ -14,7 +14,7 @@ from coordinator.messages.events import (
 )
 from coordinator.messages.observed_events import HistoryGap, MemberGone, ObservationBegan, ObservedCause
 from streaming.observe.inference import Difference, because, difference, likely, reasons, released
-from streaming.observe.publishing import CLASSIC, CONSUMER, Owners, Publisher, owners_by_assignments, owners_of
+from streaming.observe.publishing import CLASSIC, WITH_EPOCHS, Owners, Publisher, owners_by_assignments, owners_of
 from streaming.observe.state import Group, Member
 
 UNKNOWN_MS = -1
@@ -58,7 +58,7 @@ def take_classic(
 
 
 def take_downgrade(publisher: Publisher, group: Group, offset: int, at_ms: int, value: dict[str, Any]) -> None:
-    """Change a group of the consumer protocol to a classic one, as its record says."""
+    """Change a group with epochs to a classic one, as its record says. A streams group is empty then."""
     before, owned = dict(group.members), owners_of(group, publisher.names)
     generation_before, is_named = group.generation, publisher.names.are_named(owned)
     _install(group, offset, at_ms, value)
@@ -76,7 +76,7 @@ def take_downgrade(publisher: Publisher, group: Group, offset: int, at_ms: int, 
     if is_named:
         publisher.handovers(group, owned, owns, at_ms)
     group.released = released(owned, owns)
-    group.waiting = [because(ObservedCause.PROTOCOL_DOWNGRADED)]
+    group.waiting = [because(ObservedCause.PROTOCOL_DOWNGRADED)] if before else []
     group.at_offset, group.recorded_ms = offset, at_ms
     publisher.record(group)
 
@@ -110,9 +110,9 @@ def _install(group: Group, offset: int, at_ms: int, value: dict[str, Any]) -> No
     since_ms = stated_ms if not members and stated_ms != UNKNOWN_MS else at_ms
     if group.type != CLASSIC or generation != group.generation:
         group.since_ms = max(group.now_ms, since_ms)
-    if group.type == CONSUMER:
+    if group.type in WITH_EPOCHS:
         group.patterns, group.change, group.waiting, group.assignment_epoch = {}, None, [], 0
-        group.is_settling = False
+        group.subtopologies, group.configs, group.is_settling = {}, {}, False
     group.type, group.generation = CLASSIC, generation
     group.members = dict(sorted(members.items(), key=lambda item: item[1].first))
     group.protocol_type, group.protocol_name = value["protocol_type"] or None, value["protocol"]

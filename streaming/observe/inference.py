@@ -5,15 +5,26 @@ Of a group of the consumer protocol it writes each epoch, and the subscriptions,
 `changed_subscription` and the functions after it compare these.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import UNSET
 
 from coordinator.base.consumer_protocol import READABLE, subscribed_topics
 from coordinator.messages.observed_events import ObservedCause, TopicChange
+from streaming.observe.names import Names
 from streaming.observe.publishing import Owners
-from streaming.observe.state import NO_DETAILS, Details, Group, Member, OldTopic, Reason, TopicAndPartition
+from streaming.observe.state import (
+    NO_DETAILS,
+    NO_TOPOLOGY,
+    Details,
+    Group,
+    Member,
+    OldTopic,
+    Owned,
+    Reason,
+    TopicAndPartition,
+)
 
 COOPERATIVE = "cooperative"
 """A part of the names of assignors whose members keep their partitions during a rebalance."""
@@ -210,6 +221,63 @@ def overdue(member: Member) -> Reason:
     """Return that a member was dropped for its rebalance timeout."""
     details = Details(timeout_ms=member.rebalance_timeout_ms or 0)
     return because(ObservedCause.REVOCATION_OVERDUE, member, details=details)
+
+
+def changed_streams_member(before: Member, after: Member) -> Reason | None:
+    """Return that a member of a streams group has changed; None if it has not. Some changes of a static member raise no
+    epoch: a client that comes back has another address.
+
+    Source: Kafka's StreamsGroupMember, and GroupMetadataManager.hasStreamsMemberMetadataChanged.
+    """
+    fields = _OF_STATIC if after.group_instance_id else (*_OF_STATIC, *_OF_DYNAMIC)
+    changed = tuple(name for name, of in fields if of(before) != of(after))
+    if not changed:
+        return None
+    return because(ObservedCause.MEMBER_CHANGED, after, details=Details(changed=changed))
+
+
+_OF_STATIC: Sequence[tuple[str, Callable[[Member], object]]] = (
+    ("topology_epoch", lambda m: m.streams and m.streams.topology_epoch),
+    ("process_id", lambda m: m.streams and m.streams.process_id),
+    ("rack_id", lambda m: m.rack_id),
+    ("client_tags", lambda m: m.streams and m.streams.tags),
+)
+_OF_DYNAMIC: Sequence[tuple[str, Callable[[Member], object]]] = (
+    ("user_endpoint", lambda m: m.streams and m.streams.endpoint),
+    ("client_id", lambda m: m.client_id),
+    ("client_host", lambda m: m.client_host),
+    ("rebalance_timeout_ms", lambda m: m.rebalance_timeout_ms),
+)
+
+
+def changed_configs(before: Mapping[str, str], after: Mapping[str, str]) -> Reason | None:
+    """Return that settings of a streams group have changed; None if they have not."""
+    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    if not names:
+        return None
+    details = Details(configs={name: (before.get(name), after.get(name)) for name in names})
+    return because(ObservedCause.CONFIGS_CHANGED, details=details)
+
+
+def changed_topology(validated_before: int, validated: int) -> Reason | None:
+    """Return that all topics of a topology are there since, or not any more; None if nothing has changed.
+
+    Args:
+        validated_before, validated: The epoch of the topology if all of its topics were there, else `NO_TOPOLOGY`.
+    """
+    if validated_before == validated:
+        return None
+    is_ready = validated != NO_TOPOLOGY
+    return because(ObservedCause.TOPOLOGY_READY if is_ready else ObservedCause.TOPOLOGY_NOT_READY)
+
+
+def share_state_ready(before: Owned, after: Owned, names: Names) -> Reason | None:
+    """Return that the share state of further partitions is there; None if it is not."""
+    ready = {topic for topic, numbers in after.items() if set(numbers) - set(before.get(topic, ()))}
+    if not ready:
+        return None
+    details = Details(topics_added=tuple(sorted(map(names.of, ready))))
+    return because(ObservedCause.SHARE_STATE_READY, details=details)
 
 
 def changed_topics(before: Mapping[str, OldTopic], after: Mapping[str, OldTopic]) -> tuple[TopicChange, ...]:

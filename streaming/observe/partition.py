@@ -26,12 +26,10 @@ from coordinator.messages.outputs import Output
 from streaming.observe import state
 from streaming.observe.classic import take_classic, take_downgrade
 from streaming.observe.commits import Pending, Untold
-from streaming.observe.consumers import OF_CONSUMERS, Origin, Step, take_run
+from streaming.observe.epochs import TYPES, Origin, Step, take_run
 from streaming.observe.format import Commit, Decoded, Entry, Foreign, Forgotten, decode, group_of
 from streaming.observe.names import Names, id_text
-from streaming.observe.publishing import CLASSIC, CONSUMER, SHARE, STREAMS, Publisher, owners_of
-from streaming.observe.schemas import SHARE as OF_SHARE
-from streaming.observe.schemas import STREAMS as OF_STREAMS
+from streaming.observe.publishing import CLASSIC, WITH_EPOCHS, Publisher, owners_of
 from streaming.observe.schemas import Kind
 from streaming.observe.state import HASH_CHANGES_MAX, Group, HashChange, Row, TopicAndPartition
 
@@ -46,6 +44,12 @@ HASH_CHANGES_SHOWN_MAX = 20
 
 TOPICS_SHOWN_MAX = 1_000
 """The subscribed topics of groups with a new epoch that one batch of a partition names."""
+
+_WITH_NAMES = {
+    Kind.OLD_TOPICS: ("topics",),
+    Kind.SHARE_PARTITIONS: ("initializing_topics", "initialized_topics", "deleting_topics"),
+}
+"""The fields with topic ids and their names, by the records that have such."""
 
 _OFFSETS = str(Kind.OFFSET.value)
 
@@ -247,44 +251,26 @@ class Partition:
 
     def _translate(self, group: Group, steps: Sequence[Step]) -> None:
         hole_end = self.stored.hole_end
-        kinds = {step.entry.kind for step in steps}
-        if listed := kinds & (OF_SHARE | OF_STREAMS):
-            self._list(group, steps, SHARE if listed & OF_SHARE else STREAMS)
-            return
-        self._learn_old_topics(steps)
-        consumers = [step for step in steps if step.entry.kind in OF_CONSUMERS]
+        self._learn_recorded_names(steps)
+        of_epochs = [step for step in steps if step.entry.kind in TYPES]
         classics = [step for step in steps if step.entry.kind is Kind.CLASSIC_GROUP]
         values = [step for step in classics if step.entry.value is not None]
-        if values and consumers and group.type == CONSUMER:
+        if values and of_epochs and group.type in WITH_EPOCHS:
             last = values[-1]
             take_downgrade(self.publisher, group, last.offset, last.at_ms, last.entry.value or {})
             return
         for each in values:
             take_classic(self.publisher, group, each.offset, each.at_ms, each.entry.value or {}, hole_end)
-        if consumers and not values:
+        if of_epochs and not values:
             origin = Origin.NEW
             if classics and group.type == CLASSIC:
                 origin = Origin.CLASSIC
             elif classics and group.version == 0:
                 origin = Origin.UNKNOWN
-            take_run(self.publisher, group, consumers, hole_end, origin)
+            kind = TYPES[of_epochs[-1].entry.kind]
+            take_run(self.publisher, group, kind, of_epochs, hole_end, origin)
             changes, self.publisher.hash_changes = self.publisher.hash_changes, []
             self.stored.hash_changes = [*self.stored.hash_changes, *changes][-HASH_CHANGES_MAX:]
-
-    def _list(self, group: Group, steps: Sequence[Step], kind: str) -> None:
-        """Publish a share or streams group by its id, its type and its epoch."""
-        offset, at_ms = steps[0].offset, steps[-1].at_ms
-        is_first = group.type != kind
-        before = None if is_first else self.publisher.record_of(group)
-        if is_first:
-            group.type, group.members, group.since_ms = kind, {}, group.advance(at_ms)
-            group.protocol_type = group.protocol_name = group.leader = None
-            self.publisher.event(ObservationBegan, group, at_ms, founded=False, from_offset=offset)
-        for step in steps:
-            if step.entry.kind in (Kind.SHARE_GROUP, Kind.STREAMS_GROUP) and step.entry.value is not None:
-                group.generation, group.since_ms = step.entry.value["epoch"], group.advance(at_ms)
-        group.at_offset = steps[-1].offset
-        self.publisher.record(group, before)
 
     def _why_ended(self, group: Group, at_ms: int, *, has_offsets: bool) -> str:
         """Return why a group is deleted.
@@ -387,15 +373,15 @@ class Partition:
             group = self._group(answer.group_id)
             self.publisher.event(TopicsNamed, group, group.now_ms, answer.group_epoch, changes=answer.changes)
 
-    def _learn_old_topics(self, steps: Sequence[Step]) -> None:
+    def _learn_recorded_names(self, steps: Sequence[Step]) -> None:
         for step in steps:
-            if step.entry.kind is Kind.OLD_TOPICS and step.entry.value is not None:
-                topics = step.entry.value["topics"]
+            for name in _WITH_NAMES.get(step.entry.kind, ()) if step.entry.value is not None else ():
+                topics = (step.entry.value or {})[name]
                 self._learn((id_text(topic["topic_id"]) or "", topic["topic_name"]) for topic in topics)
 
     def _rename(self, group: Group, missed: dict[str, str]) -> None:
         """Publish a group again whose record had topic ids in place of names."""
-        if group.type != CONSUMER:
+        if group.type not in WITH_EPOCHS:
             return
         used = {
             topic_id

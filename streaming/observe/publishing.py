@@ -1,29 +1,49 @@
 """The records and events of an observed group, under the group's own versions and times."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, UnsetType, structs
 
 from coordinator.base.connect_protocol import CONNECT, work_of
-from coordinator.base.consumer_protocol import CONSUMERS, READABLE, assigned_partitions, subscribed_topics
+from coordinator.base.consumer_protocol import READABLE, assigned_partitions, subscribed_topics
 from coordinator.base.states import Phase
 from coordinator.messages.events import AssignmentChanged, Handover, RebalanceStarted
 from coordinator.messages.fields import Event, MemberEvent
-from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetRecord, Published
+from coordinator.messages.group_records import (
+    GroupMember,
+    GroupRecord,
+    OffsetRecord,
+    Published,
+    StreamsMember,
+    Subtopology,
+    Tasks,
+    Topology,
+)
 from coordinator.messages.outputs import Output
 from streaming.observe.format import Commit
 from streaming.observe.names import Names, id_text
-from streaming.observe.state import NO_DETAILS, REASONS_MAX, Group, HashChange, Member, Reason, TopicAndPartition
+from streaming.observe.state import (
+    NO_DETAILS,
+    REASONS_MAX,
+    Group,
+    HashChange,
+    Member,
+    Owned,
+    Reason,
+    TopicAndPartition,
+)
 
 E = TypeVar("E", bound=Event)
 M = TypeVar("M", bound=MemberEvent)
 
 KEPT_BY = "kafka"
 CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
+WITH_EPOCHS = (CONSUMER, SHARE, STREAMS)
 
 PUBLISHED_MEMBERS_FREE = 100
-"""A group of the consumer protocol with more members is published when its state or epoch changes, and otherwise at
+"""A group with epochs that has more members is published when its state or epoch changes, and otherwise at
 most every `PUBLISH_EVERY_MS`: each member's step would write all members again."""
 
 PUBLISH_EVERY_MS = 1_000
@@ -53,7 +73,7 @@ class Publisher:
         Args:
             generation: The event's generation; the group's if None.
         """
-        if generation is None and group.type in (CLASSIC, CONSUMER):
+        if generation is None and group.type:
             generation = group.generation
         self.outputs.append(
             kind(
@@ -148,27 +168,50 @@ class Publisher:
 
     def record_of(self, group: Group) -> GroupRecord:
         """Return the group's record, with version 0."""
-        is_consumer = group.type == CONSUMER
-        topics = (
-            tuple(subscribed_by(group.members.values(), group.patterns)) if is_consumer else _topics_of_classics(group)
-        )
+        has_epochs = group.type in WITH_EPOCHS
+        topics = tuple(topics_of(group)) if has_epochs else _topics_of_classics(group)
         return GroupRecord(
             group_id=group.group_id,
             state=state_of(group),
             since_ms=group.since_ms,
             generation_id=group.generation,
-            protocol_type=CONSUMERS if is_consumer else group.protocol_type,
-            protocol_name=_assignor(group) if is_consumer else group.protocol_name,
+            protocol_type=group.type if has_epochs else group.protocol_type,
+            protocol_name=_assignor(group) if has_epochs else group.protocol_name,
             leader=group.leader,
             subscribed_topics=topics,
-            members=tuple(map(self._consumer if is_consumer else _classic_of(group), in_order(group))),
+            members=tuple(map(self._with_epoch_of(group) if has_epochs else _classic_of(group), in_order(group))),
             version=0,
             type=group.type,
-            assignment_epoch=group.assignment_epoch if is_consumer else UNSET,
+            assignment_epoch=group.assignment_epoch if has_epochs else UNSET,
             kept_by=KEPT_BY,
+            topology=_topology(group) if group.type == STREAMS else UNSET,
+            initializing=self.names.named(group.initializing) if group.type == SHARE else UNSET,
         )
 
-    def _consumer(self, member: Member) -> GroupMember:
+    def _with_epoch_of(self, group: Group) -> Callable[[Member], GroupMember]:
+        return partial(self._of_streams, group) if group.type == STREAMS else partial(self._of_topics, group.type)
+
+    def _of_streams(self, group: Group, member: Member) -> GroupMember:
+        reads = partial(by_topic, group, self.names)
+        return GroupMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            session_timeout_ms=None,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            assignment=b"",
+            assigned=reads(member.assigned, member.revoking),
+            rack_id=member.rack_id,
+            protocol=STREAMS,
+            member_epoch=member.epoch,
+            state=MEMBER_STATES.get(member.state, "unknown"),
+            revoking=reads(member.revoking),
+            target=reads(member.target),
+            streams=_streams(member),
+        )
+
+    def _of_topics(self, kind: str, member: Member) -> GroupMember:
         return GroupMember(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
@@ -182,7 +225,7 @@ class Publisher:
                 for topic in sorted(member.assigned.keys() | member.revoking.keys())
             }),
             rack_id=member.rack_id,
-            protocol=CLASSIC if member.is_classic else CONSUMER,
+            protocol=CLASSIC if member.is_classic else kind,
             member_epoch=member.epoch,
             state=MEMBER_STATES.get(member.state, "unknown"),
             subscribed_topics=tuple(member.topics),
@@ -196,17 +239,39 @@ class Publisher:
 def owners_of(group: Group, names: Names, touched: Collection[str] | None = None) -> Owners:
     """Return the owner of each partition. A partition that a member has to give up is still that member's.
 
+    A partition of a share group has no owner: several members may have it.
+
     Args:
-        touched: The only members of a group of the consumer protocol whose partitions are wanted; all if None.
+        touched: The only members of a group with epochs whose partitions are wanted; all if None.
     """
-    if group.type == CONSUMER:
+    if group.type == SHARE:
+        return {}
+    if group.type in WITH_EPOCHS:
         return {
             place: member.member_id
             for member in group.members.values()
             if touched is None or member.member_id in touched
-            for place in names.places(member.assigned, member.revoking)
+            for place in partitions_of(group, names, member.assigned, member.revoking)
         }
     return owners_by_assignments(group, group.members)
+
+
+def partitions_of(group: Group, names: Names, *parts: Owned) -> Iterator[TopicAndPartition]:
+    """Yield the partitions by the names of their topics. Those of a streams group are the ones that its tasks read."""
+    if group.type != STREAMS:
+        yield from names.places(*parts)
+        return
+    for subtopology_id, numbers in (item for owned in parts for item in owned.items()):
+        if (subtopology := group.subtopologies.get(subtopology_id)) is not None:
+            yield from ((topic, number) for topic in subtopology.sources for number in numbers)
+
+
+def by_topic(group: Group, names: Names, *parts: Owned) -> dict[str, list[int]]:
+    """Return the partitions of a group by topic, in order."""
+    found: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions_of(group, names, *parts)):
+        found.setdefault(topic, []).append(number)
+    return found
 
 
 def owners_by_assignments(group: Group, members: Mapping[str, Member]) -> Owners:
@@ -222,17 +287,27 @@ def owners_by_assignments(group: Group, members: Mapping[str, Member]) -> Owners
 
 
 def state_of(group: Group) -> Phase:
-    """Return the group's phase. Kafka never records that a classic group is in a rebalance."""
-    if group.type in (SHARE, STREAMS):
-        return Phase.UNKNOWN
+    """Return the group's phase. Kafka never records that a classic group is in a rebalance, and calls each share group
+    with members stable.
+
+    Source: Kafka's ConsumerGroup, StreamsGroup and ShareGroup, maybeUpdateGroupState.
+    """
     if not group.members:
         return Phase.EMPTY
-    if group.type == CLASSIC:
+    if group.type not in (CONSUMER, STREAMS):
         return Phase.STABLE
+    if group.type == STREAMS and group.validated_epoch != group.topology_epoch:
+        return Phase.NOT_READY
     if group.generation > group.assignment_epoch:
         return Phase.ASSIGNING
-    is_settled = all(m.state == 0 and m.epoch == group.assignment_epoch for m in group.members.values())
-    return Phase.STABLE if is_settled else Phase.RECONCILING
+    return Phase.STABLE if is_settled(group) else Phase.RECONCILING
+
+
+def is_settled(group: Group) -> bool:
+    """Return whether all members of a group with epochs have what the target of the group epoch gives them."""
+    if group.generation > group.assignment_epoch:
+        return False
+    return all(m.state == 0 and m.epoch == group.assignment_epoch for m in group.members.values())
 
 
 def in_order(group: Group) -> list[Member]:
@@ -251,6 +326,18 @@ def _topics_of_classics(group: Group) -> tuple[str, ...] | None:
     return tuple(sorted(found))
 
 
+def topics_of(group: Group) -> list[str]:
+    """Return the topics that belong to the metadata hash of a group with epochs, in order."""
+    if group.type == STREAMS:
+        return required_topics(group.subtopologies)
+    return subscribed_by(group.members.values(), group.patterns)
+
+
+def required_topics(subtopologies: Mapping[str, Subtopology]) -> list[str]:
+    """Return the topics that a topology needs, its repartition and changelog topics included, in order."""
+    return sorted({topic for each in subtopologies.values() for topic in (*each.sources, *each.changelogs)})
+
+
 def subscribed_by(members: Iterable[Member], patterns: Mapping[str, list[str]]) -> list[str]:
     """Return the topics that members of the consumer protocol subscribe to, in order.
 
@@ -262,6 +349,27 @@ def subscribed_by(members: Iterable[Member], patterns: Mapping[str, list[str]]) 
         found.update(member.topics)
         used.update([member.regex] if member.regex else ())
     return sorted(found.union(*(patterns.get(pattern, []) for pattern in used)))
+
+
+def _topology(group: Group) -> Topology | UnsetType:
+    if not group.subtopologies:
+        return UNSET
+    return Topology(group.topology_epoch, group.validated_epoch, group.subtopologies, group.configs)
+
+
+def _streams(member: Member) -> StreamsMember | UnsetType:
+    part = member.streams
+    if part is None:
+        return UNSET
+    return StreamsMember(
+        process_id=part.process_id,
+        topology_epoch=part.topology_epoch,
+        endpoint=part.endpoint,
+        client_tags=part.tags,
+        assigned=Tasks(member.assigned, part.standby, part.warmup),
+        revoking=Tasks(member.revoking, part.standby_revoking, part.warmup_revoking),
+        target=Tasks(member.target, part.target_standby, part.target_warmup),
+    )
 
 
 def _assignor(group: Group) -> str | None:

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
 from coordinator.base.errors import CorruptState
+from coordinator.messages.group_records import Subtopology
 from coordinator.state.encoding import ENCODER, decode, inflate
 
 VERSION = 1
@@ -37,6 +38,9 @@ ENDED_MAX = 1_000
 """Deleted groups of a partition whose last time is kept. Beyond it the oldest one is dropped: a group that is founded
 again within the same millisecond, or by a broker whose clock is behind, comes soon after its end."""
 
+NO_TOPOLOGY = -1
+"""The epoch of a topology that is not known, or whose topics are not all there."""
+
 AWAY_EPOCH = -2
 """The member epoch of a static member that left for a while."""
 
@@ -47,7 +51,8 @@ TopicAndPartition = tuple[str, int]
 """A partition: the topic, by its name or by its id, and the number."""
 
 Owned = dict[str, list[int]]
-"""Partitions by topic. The topic is named by its id in a group of the consumer protocol."""
+"""Partitions by topic. The topic is named by its id in a group with epochs. In a streams group, the numbers of tasks by
+subtopology."""
 
 OldTopic = tuple[str, int, int]
 """The id and the partition count of a topic, and a checksum of the racks of its replicas."""
@@ -63,6 +68,8 @@ class Details(Struct, frozen=True):
     assignor_after: str | UnsetType | None = UNSET
     assignors: dict[str, tuple[str, ...]] | UnsetType = UNSET
     timeout_ms: int | UnsetType = UNSET
+    changed: tuple[str, ...] | UnsetType = UNSET
+    configs: dict[str, tuple[str | None, str | None]] | UnsetType = UNSET
 
 
 NO_DETAILS = Details()
@@ -79,6 +86,25 @@ class Reason(Struct, array_like=True, frozen=True):
     details: Details = NO_DETAILS
 
 
+class StreamsPart(Struct, array_like=True):
+    """What only a member of a streams group has. Its active tasks are in the fields of each member.
+
+    Args:
+        endpoint: `host:port`, or None.
+    """
+
+    topology_epoch: int
+    process_id: str
+    endpoint: str | None
+    tags: dict[str, str]
+    standby: Owned = {}
+    warmup: Owned = {}
+    standby_revoking: Owned = {}
+    warmup_revoking: Owned = {}
+    target_standby: Owned = {}
+    target_warmup: Owned = {}
+
+
 class Member(Struct, array_like=True):
     """A member of a group.
 
@@ -89,6 +115,7 @@ class Member(Struct, array_like=True):
         is_classic: Whether a member of such a group uses the classic protocol.
         is_placed: Whether the partitions of the member are known.
         unrevoked_ms: The time of its last record, if that says that it has partitions to give up; else None.
+        streams: Only of a member of a streams group.
     """
 
     member_id: str
@@ -113,6 +140,7 @@ class Member(Struct, array_like=True):
     revoking: Owned = {}
     target: Owned = {}
     unrevoked_ms: int | None = None
+    streams: StreamsPart | None = None
 
 
 class HashChange(Struct, array_like=True, frozen=True):
@@ -131,7 +159,7 @@ class HashChange(Struct, array_like=True, frozen=True):
 
 
 class Change(Struct, array_like=True):
-    """A rebalance of a group of the consumer protocol that is not complete."""
+    """A rebalance of a group with epochs that is not complete."""
 
     begun_ms: int
     before: list[str]
@@ -157,6 +185,8 @@ class Group(Struct, array_like=True):
         metadata_hash: The hash of the last group epoch; None if it is not known, 0 if it has none.
         old_topics: By name, the id, the partition count and a checksum of the racks of each topic, as brokers before
             4.1 record them in place of the hash.
+        subtopologies, topology_epoch, validated_epoch, configs: Only of a streams group; see `group_records.Topology`.
+        initializing, initialized: Only of a share group: partitions by topic id.
     """
 
     group_id: str
@@ -183,6 +213,12 @@ class Group(Struct, array_like=True):
     is_unpublished: bool = False
     metadata_hash: int | None = None
     old_topics: dict[str, OldTopic] = field(default_factory=dict)
+    subtopologies: dict[str, Subtopology] = field(default_factory=dict)
+    topology_epoch: int = NO_TOPOLOGY
+    validated_epoch: int = NO_TOPOLOGY
+    configs: dict[str, str] = field(default_factory=dict)
+    initializing: Owned = field(default_factory=dict)
+    initialized: Owned = field(default_factory=dict)
 
     def next_version(self) -> int:
         """Return the version of the next record or event."""

@@ -17,7 +17,7 @@ _EMPTY_WAIT_S = 10.0
 
 @contextmanager
 def limited_cores(name: str, cores: float, pids: Iterable[int]) -> Iterator[None]:
-    """Let processes, and those that they start in this block, use at most so many cores together.
+    """Limit the processor time of processes, and of those that they start in this block, to a part of the cores.
 
     Raises:
         NotMeasurable: This machine has no control groups, or this user may not make one.

@@ -225,7 +225,7 @@ def spark_environment(folder: Path, executors: int, tasks: int) -> dict[str, str
 
 @contextmanager
 def _limited(coordinator: int, executors: int) -> Iterator[None]:
-    """Let each executor use its part of a core, with all of its Python workers."""
+    """Limit each executor to its part of a core, with all of its Python workers."""
     found = executors_of(coordinator)
     if len(found) != executors:
         raise BenchFailed(f"Spark has started {len(found)} executors, not {executors}")

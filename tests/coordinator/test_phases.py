@@ -7,7 +7,7 @@ import pytest
 from coordinator.base.errors import CoordinatorError, IllegalMove
 from coordinator.base.states import MOVES, Cause, Phase, move
 
-EMPTY, PREPARING, COMPLETING, STABLE, DEAD, ASSIGNING, RECONCILING, UNKNOWN = Phase
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD, ASSIGNING, RECONCILING, NOT_READY = Phase
 CHANGED, JOINED, NOBODY, SYNCED, FORGOTTEN = Cause
 
 LEGAL = {
@@ -38,7 +38,7 @@ def test_the_table_has_no_further_rows():
 
 def test_every_phase_is_reached_and_all_but_the_last_are_left():
     """S46 to S50: only Dead has no move out. Phases of the consumer protocol follow from its epochs."""
-    classic = set(Phase) - {ASSIGNING, RECONCILING, UNKNOWN}
+    classic = set(Phase) - {ASSIGNING, RECONCILING, NOT_READY}
     assert {*MOVES.values(), EMPTY} == classic
     assert {phase for phase, _ in MOVES} == classic - {DEAD}
 
@@ -52,7 +52,7 @@ def test_phases_have_kafkas_names():
         "Dead",
         "Assigning",
         "Reconciling",
-        "Unknown",
+        "NotReady",
     ]
 
 

@@ -131,7 +131,7 @@ def test_hints_of_alerts_name_existing_commands_and_settings() -> None:
     assert set(re.findall(r"\bdashboard_\w+", hints)) <= Settings.model_fields.keys()
 
 
-AT_REST = {Phase.EMPTY, Phase.STABLE, Phase.DEAD, Phase.UNKNOWN}
+AT_REST = {Phase.EMPTY, Phase.STABLE, Phase.DEAD, Phase.NOT_READY}
 
 
 @pytest.mark.parametrize("expression", [e for _, e in expressions() if "groupcoord_group_state{" in e])

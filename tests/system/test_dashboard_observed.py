@@ -41,7 +41,7 @@ def theirs() -> Views:
     modern = Observed("modern", kind="consumer", session_ms=None, began_ms=began_ms).begins().to(2)
     modern.record(0, {MODERN: [0]}, clients={MODERN: "ana"})
     queue = Observed("queue", kind="share", began_ms=began_ms).begins().to(4)
-    queue.record(0, {}, state=GroupPhase.UNKNOWN, protocol_type=None)
+    queue.record(0, {}, state=GroupPhase.STABLE, protocol_type=None)
     views = clicks.views()
     views.groups |= modern.views().groups | queue.views().groups
     return views
@@ -84,7 +84,7 @@ def test_the_list_has_the_groups_of_all_and_shows_who_keeps_them(page: Page, url
     assert rows.keys() == keepers.keys()
     assert [name for name, keeper in keepers.items() if keeper not in rows[name]] == []
     assert {len(texts(page, f"tbody tr:nth-child({number}) td")) for number in range(1, 7)} == {len(texts(page, "th"))}
-    assert "Unknown" in rows["queue"]
+    assert "share" in rows["queue"]
     assert "Avoidable" not in rows["clicks"]
     shot(page, "observed-list", PICTURES)
     page.get_by_role("link", name="clicks").click()

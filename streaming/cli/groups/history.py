@@ -15,13 +15,14 @@ from streaming.moments import unix_ms
 from streaming.views import GroupView, Views
 from streaming.views.api import answers
 from streaming.views.api.lives import Life, joined, named_by
-from streaming.views.api.rows import RebalanceRow, Timeline
+from streaming.views.api.rows import Owner, RebalanceRow, Timeline
 from streaming.views.history.owners import Span, spans_of_owners
 from streaming.views.history.rebalances import INFERRED
 from streaming.views.sentences.policy_advice import count_in_words, seat_count
 from streaming.views.sentences.rebalances import began_after, phases, vacancy_in_words
 from streaming.views.sentences.why import why as explained
 from streaming.views.state.causes import cause_of, is_further_round
+from streaming.views.state.fields import known
 from streaming.views.text import brief, counted, duration, escape, in_quotes, naming, plain
 
 
@@ -203,10 +204,26 @@ def read_place(text: str) -> tuple[str, int]:
 
 
 def owner(settings: Settings, group_id: str, place: str, at_ms: int | None, output: Output) -> None:
-    """Show the owner of a partition at a moment; the present owner by default."""
-    topic, partition = read_place(place)
+    """Show the owner of a partition, or of a task of a streams group, at a moment; the present owner by default."""
+    is_task = "_" in place and "-" not in place
+    partition_key = None if is_task else read_place(place)
     life, now = whole(settings, group_id), unix_ms()
+    topic, partition = partition_key or _partition_of_task(life.group, place)
     show_owner(*life, topic, partition, now if at_ms is None else at_ms, now, output)
+
+
+def _partition_of_task(group: GroupView, text: str) -> tuple[str, int]:
+    """Return a partition that a task such as 0_3 reads.
+
+    Raises:
+        NotFound: The group has no such subtopology, or is no streams group.
+    """
+    topology = known(group.record.topology) if group.record else None
+    subtopology_id, _, number = text.rpartition("_")
+    found = topology.subtopologies.get(subtopology_id) if topology is not None else None
+    if found is None or not found.sources or not (number.isascii() and number.isdigit() and len(number) < 10):
+        raise NotFound(f"{escape(group.group_id)} has no task {escape(text)}.")
+    return found.sources[0], int(number)
 
 
 def show_owner(
@@ -219,6 +236,9 @@ def show_owner(
     """
     answer = answers.owner(views, group, topic, partition, at_ms, now)
     name = f"{escape(topic)}-{partition}"
+    if answer.members:
+        _show_members(answer, name, group, output)
+        return
     if (topic, partition) not in spans_of_owners(group):
         raise NotFound(f"The history of {escape(group.group_id)} contains no owner of {name}.")
     if output.form is OutputFormat.json:
@@ -237,6 +257,15 @@ def show_owner(
         sides = [f"{side} {_span(s)}" for side, s in (("before:", answer.before), ("after:", answer.after)) if s]
         text = "; ".join([text, *sides])
     output.line(f"{name} at {moment(at_ms)}: {text}")
+
+
+def _show_members(answer: Owner, name: str, group: GroupView, output: Output) -> None:
+    """Write who has a partition of a share group now. Several members may have it, and its history is not kept."""
+    if output.form is OutputFormat.json:
+        output.answer(answer)
+        return
+    with naming(group.client_ids):
+        output.line(f"{name} now: {', '.join(map(brief, answer.members))}; several members may have it")
 
 
 def _span(span: Span) -> str:

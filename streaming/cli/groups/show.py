@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from coordinator.base.access import Pattern
 from coordinator.base.states import GroupType, Phase
+from coordinator.messages.group_records import Topology
 from coordinator.messages.responses import DescribeGroupAnswer
 from streaming.cli.lib.lines import MEMBERS, OFFSETS, PARTITIONS, PartitionLine, member_lines, partition_lines
 from streaming.cli.lib.options import GroupOrder
@@ -30,7 +31,7 @@ from streaming.views.history.waits import in_short
 from streaming.views.sentences.rebalances import hold_in_words, quarantine_in_words
 from streaming.views.state.fields import known
 from streaming.views.state.lag import EndOffsets, Ends, lowest_committed
-from streaming.views.text import counted, escape
+from streaming.views.text import by_topic, counted, escape
 
 
 class BadPattern(UserError):
@@ -209,13 +210,18 @@ AWAITED_WAIT_S = 3.0
 REBALANCING = frozenset({Phase.PREPARING, Phase.COMPLETING, Phase.ASSIGNING, Phase.RECONCILING})
 """The states in which a description is incomplete."""
 
+_TITLES = {GroupType.STREAMS: "Streams", GroupType.SHARE: "Share"}
+
 
 def say_state(group: GroupView) -> None:
     """Print to standard error why a description is incomplete, as Kafka's tool does."""
+    name = f"{_TITLES.get(group.type, 'Consumer')} group '{escape(group.group_id)}'"
     if group.state is Phase.EMPTY:
-        tell(f"Consumer group '{escape(group.group_id)}' has no active members.")
+        tell(f"{name} has no active members.")
+    elif group.state is Phase.NOT_READY:
+        tell(f"Warning: {name} is not ready: topics of its topology are missing, or have wrong numbers of partitions.")
     elif group.state in REBALANCING:
-        tell(f"Warning: Consumer group '{escape(group.group_id)}' is rebalancing.")
+        tell(f"Warning: {name} is rebalancing.")
 
 
 def describe(settings: Settings, wanted: Wanted, output: Output) -> None:
@@ -232,7 +238,8 @@ def describe(settings: Settings, wanted: Wanted, output: Output) -> None:
         for number, group in enumerate(groups):
             if number:
                 output.line()
-            show_group(group, ends, now, output, _facts_of_an_answer(_description_of(settings, group)))
+            further = [*_facts_of_an_answer(_description_of(settings, group)), *_missing(settings, group)]
+            show_group(group, ends, now, output, further)
     for group in groups:
         say_state(group)
 
@@ -250,7 +257,25 @@ def _detail(settings: Settings, group: GroupView, ends: Ends, now: int) -> Group
     if told := _description_of(settings, group):
         detail.awaited = list(told.awaited)
         detail.policy = known(told.policy)
+    detail.missing_topics = _missing_topics(settings, group)
     return detail
+
+
+def _missing(settings: Settings, group: GroupView) -> Iterator[Fact]:
+    if missing := _missing_topics(settings, group):
+        yield "MISSING", ", ".join(missing)
+
+
+def _missing_topics(settings: Settings, group: GroupView) -> list[str] | None:
+    """Return the topics that a streams group waits for; None if it is ready, or if no broker answers."""
+    if group.state is not Phase.NOT_READY or group.record is None:
+        return None
+    wanted = group.record.subscribed_topics or ()
+    try:
+        there = EndOffsets(settings).partitions(wanted)
+    except BrokerUnreachable:
+        return None
+    return [topic for topic in wanted if topic not in there]
 
 
 def _description_of(settings: Settings, group: GroupView) -> DescribeGroupAnswer | None:
@@ -292,7 +317,7 @@ def _facts(group: GroupView, ends: Ends, now: int) -> Iterator[Fact]:
     yield "SINCE", moment(summary.since_ms)
     if detail.hold is not None:
         yield from _facts_of_a_hold(detail.hold, now)
-    yield from _epochs(detail, now) if summary.type is GroupType.CONSUMER else _generation(detail)
+    yield from _epochs(detail, now) if summary.type.has_epochs else _generation(detail)
     yield "MEMBERS", summary.members
     yield "SUBSCRIBED", ", ".join(detail.subscribed_topics) if detail.subscribed_topics else None
     yield "PARTITIONS", summary.partitions
@@ -330,9 +355,23 @@ def _epochs(detail: GroupDetail, now: int) -> Iterator[Fact]:
     summary = detail.summary
     yield "GROUP-EPOCH", summary.generation_id
     yield "ASSIGNMENT-EPOCH", summary.assignment_epoch
-    yield "ASSIGNOR", summary.protocol_name or None
+    if summary.type is GroupType.CONSUMER:
+        yield "ASSIGNOR", summary.protocol_name or None
     for wait in detail.waits:
         yield "WAITS-FOR", in_short(wait, now)
+    if detail.initializing:
+        yield "WAITS-FOR", f"the share state of {by_topic(detail.initializing)}"
+    if detail.topology is not None:
+        yield from _facts_of_a_topology(detail.topology)
+
+
+def _facts_of_a_topology(topology: Topology) -> Iterator[Fact]:
+    yield "TOPOLOGY-EPOCH", topology.epoch
+    for name, each in sorted(topology.subtopologies.items()):
+        parts = (("reads", each.sources), ("writes", each.repartition_sinks), ("keeps its state in", each.changelogs))
+        yield "SUBTOPOLOGY", f"{name} " + "; ".join(f"{verb} {', '.join(topics)}" for verb, topics in parts if topics)
+    if topology.configs:
+        yield "CONFIGS", ", ".join(f"{name}={value}" for name, value in sorted(topology.configs.items()))
 
 
 UNSTABLE_CLIENTS_SHOWN = 3

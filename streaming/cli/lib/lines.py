@@ -90,7 +90,7 @@ def tasks(row: MemberRow) -> str | None:
 
 def standby_tasks(row: MemberRow) -> str | None:
     """Return the standby and warm-up tasks of an instance of Kafka Streams as text."""
-    return ", ".join(row.streams.standby) or None if row.streams is not None else None
+    return ", ".join([*row.streams.standby, *row.streams.warmup]) or None if row.streams is not None else None
 
 
 class MemberLine(NamedTuple):
@@ -122,6 +122,7 @@ MEMBERS = (
     Column("CONNECTORS", lambda line: connectors(line.row), is_chosen=True, is_optional=True),
     Column("TASKS", lambda line: tasks(line.row), is_chosen=True, is_optional=True),
     Column("STANDBY-TASKS", lambda line: standby_tasks(line.row), is_chosen=True, is_optional=True),
+    Column("PROCESS", lambda line: line.row.process_id, is_chosen=True, is_wide=True, is_optional=True),
 )
 
 

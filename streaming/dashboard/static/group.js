@@ -30,9 +30,10 @@ const wait = ({ member_id: id, partitions: of, since_ms: sinceMs, until_ms: unti
   return html`<span title=${shown(id, 300)}>${brief(id)}</span> ${what}${lasting}${untilMs != null && html`, until <${Time} at=${untilMs} />`}`;
 };
 
-const waits = ({ summary, awaited, waits: running }, nowMs) => {
+const waits = ({ summary, awaited, waits: running, initializing }, nowMs) => {
+  if (partitions(initializing)) return [["Waits for", `the share state of ${cut(partitions(initializing), 60)}`]];
   if (awaited.length === 0) return [];
-  if (summary.type === "consumer") {
+  if (summary.type !== "classic") {
     const more = running.length - WAITS_SHOWN;
     const shownWaits = running.slice(0, WAITS_SHOWN).map((each, index) => html`${index > 0 && "; "}${wait(each, nowMs)}`);
     return [["Waits for", html`${shownWaits}${more > 0 && `; and ${many(more, "more member")}`}`]];
@@ -62,12 +63,19 @@ const holds = ({ hold }, nowMs) => {
   return facts;
 };
 
-const numbers = ({ summary: s, leader }) =>
-  s.type === "consumer"
+const subtopologies = (topology) =>
+  Object.entries(topology.subtopologies)
+    .map(([id, each]) => `${id} reads ${each.sources.join(", ")}${each.changelogs.length ? ` and keeps its state in ${each.changelogs.join(", ")}` : ""}`)
+    .join("; ");
+
+const numbers = ({ summary: s, leader, topology }) =>
+  s.type !== "classic"
     ? [
         ["Group epoch", count(s.generation_id)],
         ["Assignment epoch", count(s.assignment_epoch)],
-        ["Assignor", s.protocol_name ? shown(s.protocol_name, 30) : NOTHING],
+        topology == null
+          ? ["Assignor", s.protocol_name ? shown(s.protocol_name, 30) : NOTHING]
+          : ["Subtopologies", html`<span title=${shown(subtopologies(topology), 1000)}>${Object.keys(topology.subtopologies).length}</span>`],
       ]
     : [
         ["Generation", count(s.generation_id)],
@@ -109,12 +117,13 @@ const Why = ({ why, flapping }) => html`<section class="why" aria-label="Why it 
 const partitions = (of) => Object.entries(of ?? {}).filter(([, each]) => each.length).map(([topic, each]) => `${shown(topic, 60)} ${spans(each)}`).join(", ");
 const work = ({ connectors, tasks }) =>
   [connectors.length && `connectors ${connectors.map((each) => shown(each, 60)).join(", ")}`, partitions(tasks) && `tasks ${partitions(tasks)}`].filter(Boolean).join("; ");
-const streams = ({ active, standby }) =>
-  [active.length && `active tasks ${active.join(" ")}`, standby.length && `standby or warm-up tasks ${standby.join(" ")}`].filter(Boolean).map((text) => shown(text, 400)).join("; ");
+const streams = ({ active, standby, warmup }, isNew) =>
+  [["active tasks", active], [isNew ? "standby tasks" : "standby or warm-up tasks", standby], ["warm-up tasks", warmup]]
+    .map(([role, names]) => names.length && `${role} ${names.join(" ")}`).filter(Boolean).map((text) => shown(text, 400)).join("; ");
 const assignment = (m) => {
   if (m.work !== null) return work(m.work) || "nothing";
   const own = m.assigned === null ? "not in Kafka's format" : partitions(m.assigned) || "nothing";
-  return [own, m.streams !== null && streams(m.streams)].filter(Boolean).join("; ");
+  return [own, m.streams !== null && streams(m.streams, m.process_id !== null)].filter(Boolean).join("; ");
 };
 const owns = (m) => m.partitions + (m.work === null ? 0 : m.work.connectors.length + Object.values(m.work.tasks).flat().length);
 const subscription = (m) => [...(m.subscribed_topics ?? []).map((topic) => shown(topic, 60)), ...(m.regex ? [`/${shown(m.regex, 60)}/`] : [])].join(", ") || "nothing";
@@ -141,7 +150,7 @@ const MEMBERS = (owners) => [
   { label: "Rebalance", by: (m) => m.rebalance_timeout_ms, kind: "num", cell: (m) => duration(m.rebalance_timeout_ms) },
 ];
 
-// The columns that only members of the consumer protocol have, before the timeouts.
+// The columns that only members of groups with epochs have, before the timeouts.
 const OF_CONSUMERS = [
   { label: "Gives up", kind: "wide", cell: (m) => partitions(m.revoking) || NOTHING },
   { label: "Target", kind: "wide", cell: (m) => partitions(m.target) || "nothing" },
@@ -200,6 +209,8 @@ export class Group extends Component {
     this.columns = {
       classic: { members: MEMBERS(this.owners), partitions: PARTITIONS(this.owners, nowMs) },
       consumer: { members: CONSUMERS(this.owners), partitions: CONSUMER_PARTITIONS(this.owners, nowMs) },
+      streams: { members: CONSUMERS(this.owners), partitions: CONSUMER_PARTITIONS(this.owners, nowMs) },
+      share: { members: CONSUMERS(this.owners), partitions: PARTITIONS(this.owners, nowMs) },
       commits: COMMITS(nowMs),
     };
     this.range = null; // the wanted period of the history; null for no bound

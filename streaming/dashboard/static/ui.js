@@ -16,6 +16,7 @@ const STATES = {
   CompletingRebalance: ["busy", "◑"],
   Assigning: ["busy", "◐"],
   Reconciling: ["busy", "◑"],
+  NotReady: ["busy", "◌"],
   Empty: ["idle", "○"],
   Dead: ["gone", "✕"],
 };

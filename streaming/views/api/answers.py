@@ -47,7 +47,7 @@ from streaming.views.state.causes import GroupKind
 from streaming.views.state.fields import PartitionKey, held, known, protocol_of, state_of
 from streaming.views.state.group import GroupView, weight
 from streaming.views.state.lag import Ends, gone_unread, lag
-from streaming.views.state.streams_tasks import tasks_of
+from streaming.views.state.streams_tasks import tasks_of, tasks_of_member
 from streaming.views.text import naming
 
 HOUR_MS = 3_600_000
@@ -56,7 +56,7 @@ HOUR_MS = 3_600_000
 def summary(group: GroupView, ends: Ends, now_ms: int) -> GroupSummary:
     """Return one line about a group."""
     record, committed = group.record, group.committed()
-    places = group.owned().keys() | committed.keys()
+    places = group.owned().keys() | group.shared().keys() | committed.keys()
     lags = _known(lag(ends.get(place), offset.offset) for place, offset in committed.items())
     gone = _known(gone_unread(ends.get(place), offset.offset) for place, offset in committed.items())
     started = _begun(group, now_ms - HOUR_MS)
@@ -99,7 +99,8 @@ def members(group: GroupView) -> list[MemberRow]:
 
 
 def _member(m: GroupMember, of_group: GroupType, *, is_leader: bool, is_of_streams: bool) -> MemberRow:
-    subscribed = known(m.subscribed_topics)
+    subscribed, streams = known(m.subscribed_topics), known(m.streams)
+    tasks = tasks_of(m.assignment) if streams is None and is_of_streams else None
     return MemberRow(
         member_id=m.member_id,
         group_instance_id=m.group_instance_id,
@@ -108,7 +109,7 @@ def _member(m: GroupMember, of_group: GroupType, *, is_leader: bool, is_of_strea
         session_timeout_ms=m.session_timeout_ms,
         rebalance_timeout_ms=m.rebalance_timeout_ms,
         is_leader=is_leader,
-        partitions=sum(len(numbers) for _, numbers in held(m)),
+        partitions=len({(topic, number) for topic, numbers in held(m) for number in numbers}),
         assigned=m.assigned,
         fencing_token=m.fencing_token or None,
         protocol=protocol_of(m, of_group),
@@ -121,7 +122,8 @@ def _member(m: GroupMember, of_group: GroupType, *, is_leader: bool, is_of_strea
         target=known(m.target),
         standing=known(m.standing),
         work=known(m.work),
-        streams=tasks_of(m.assignment) if is_of_streams else None,
+        streams=tasks if streams is None else tasks_of_member(streams),
+        process_id=None if streams is None else streams.process_id,
     )
 
 
@@ -129,7 +131,7 @@ def offsets(group: GroupView, ends: Ends) -> list[OffsetRow]:
     """Return a group's position in each partition with an owner or a committed offset, by topic and partition."""
     owned, of_all, planned = group.owned(), group.committed(), group.planned()
     rows = []
-    for topic, partition in sorted(owned.keys() | of_all.keys() | planned.keys()):
+    for topic, partition in sorted(owned.keys() | group.shared().keys() | of_all.keys() | planned.keys()):
         committed, owner = of_all.get((topic, partition)), owned.get((topic, partition))
         next_owner = planned.get((topic, partition))
         log, at = ends.get((topic, partition)), committed.offset if committed else None
@@ -177,6 +179,8 @@ def detail(group: GroupView, ends: Ends, now_ms: int) -> GroupDetail:
         why=why,
         flapping=unstable_clients(group, now_ms - HOUR_MS),
         hold=hold_now(group),
+        topology=known(record.topology) if record else None,
+        initializing=known(record.initializing) if record else None,
     )
 
 
@@ -270,6 +274,7 @@ def owner(views: Views, group: GroupView, topic: str, partition: int, at_ms: int
         before=before,
         after=after,
         seat=seat_at(group, (topic, partition), at_ms) if found is None and is_known else None,
+        members=[member.member_id for member in group.shared().get((topic, partition), ())],
     )
 
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 from coordinator.base.connect_protocol import Work
 from coordinator.base.states import GroupType, Phase
 from coordinator.messages.events import AnyEvent, Estimate, RebalanceStarted
+from coordinator.messages.group_records import Topology
 from coordinator.messages.responses import PolicyName
 from streaming.views.api.fold import Alarm
 from streaming.views.history.instability import UnstableClient
@@ -22,8 +23,9 @@ class GroupSummary(Struct, kw_only=True):
     """One line of the list of groups.
 
     Args:
-        type: The protocol of its members, `classic` or `consumer`. `protocol_type` is that of the classic protocol.
-        generation_id: The generation, or the group epoch of a group of the consumer protocol.
+        type: The protocol of its members: `classic` or `consumer`; `streams` or `share` only if Kafka's own coordinator
+            keeps the group. `protocol_type` is that of the classic protocol.
+        generation_id: The generation of a classic group, or the group epoch.
         assignment_epoch: The group epoch for which the targets were made; null for a classic group.
         protocol_name: The assignor: the one that the members chose, or the server assignor of the latest plan.
         rebalances_1h: The rebalances that began within the last hour.
@@ -65,7 +67,9 @@ class MemberRow(Struct, kw_only=True):
         target: Its part of the latest plan, by topic.
         standing: What a policy has made of it: `standing_by`, `called` or `quarantined`; null without one.
         work: The connectors and tasks of a worker of Kafka Connect; null for other members.
-        streams: The tasks of an instance of Kafka Streams; null for other members.
+        streams: The tasks of an instance of Kafka Streams; null for other members. In a streams group, `assigned` has
+            the partitions that the active tasks read.
+        process_id: The process of a member of a streams group; null in any other group.
     """
 
     member_id: str
@@ -89,6 +93,7 @@ class MemberRow(Struct, kw_only=True):
     standing: str | None
     work: Work | None
     streams: StreamsTasks | None
+    process_id: str | None = None
 
 
 class OffsetRow(Struct, kw_only=True):
@@ -214,6 +219,10 @@ class GroupDetail(Struct, kw_only=True):
         moves: The phase changes that are possible from the current phase; none for a group of the consumer protocol.
         hold: The effect of policies now; null if they have none.
         policy: The name of the policy entry in force. No topic contains it, so only `groups describe` has it.
+        topology: The subtopologies of a streams group, and its settings; null for any other group.
+        missing_topics: The topics of the topology that do not exist; null if it is not known. Only `groups describe`
+            looks for them, while the group is NotReady.
+        initializing: The partitions of a share group whose share state is not there yet; null for any other group.
     """
 
     summary: GroupSummary
@@ -229,6 +238,9 @@ class GroupDetail(Struct, kw_only=True):
     flapping: list[UnstableClient]
     hold: HoldRow | None
     policy: PolicyName | None = None
+    topology: Topology | None = None
+    missing_topics: list[str] | None = None
+    initializing: dict[str, list[int]] | None = None
 
 
 class Owner(Struct, kw_only=True):
@@ -240,6 +252,7 @@ class Owner(Struct, kw_only=True):
         fencing_token: The owner's token at that moment; null if the owner or the token is unknown.
         before, after: The previous and the next owner, if the partition had no owner or the owner is unknown.
         seat: The vacant seat that had the partition at that moment; null if it had an owner, or belonged to no seat.
+        members: The members of a share group that have the partition now. There, a partition has no owner.
     """
 
     group_id: str
@@ -253,6 +266,7 @@ class Owner(Struct, kw_only=True):
     before: Span | None
     after: Span | None
     seat: Seat | None
+    members: list[str] = []
 
 
 class Overview(Struct, kw_only=True):

@@ -1,6 +1,6 @@
 """The assessment of each cause of a rebalance: whether it was avoidable, and if so, which setting to check.
 
-`ADVICE` is the table of both protocols. In a group of the consumer protocol, `OF_CONSUMERS` has the rows that differ:
+`ADVICE` is the table of all protocols. In a group of the consumer protocol, `OF_CONSUMERS` has the rows that differ:
 the coordinator has its timeouts, and no member waits for all others. `OF_CONNECT` and `OF_STREAMS` have the rows that
 differ for the workers of Kafka Connect and for the instances of Kafka Streams.
 """
@@ -8,6 +8,7 @@ differ for the workers of Kafka Connect and for the instances of Kafka Streams.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from coordinator.base.states import GroupType
 from streaming.views.state.causes import GroupKind
 
 
@@ -114,6 +115,27 @@ OF_CONSUMERS = ADVICE | {
         "Unavoidable: each group of the consumer protocol rebalances once after the upgrade."),
 }  # fmt: skip
 """The table of groups of the consumer protocol."""
+
+OF_STREAMS_GROUPS = OF_CONSUMERS | {
+    "member_changed": Advice(False, None,
+        "Unavoidable: the process was started anew, or with other settings."),
+    "topics_changed": Advice(False, None,
+        "Unavoidable: a topic of the topology was created or deleted, or has more partitions now."),
+    "topology_ready": Advice(False, None,
+        "Unavoidable: the members get tasks when all topics of the topology are there."),
+    "topology_not_ready": Advice(True, None,
+        "Avoidable: somebody deleted a topic of the topology, or gave one more partitions than the topics have that"
+        " belong to it. Nobody gets tasks until that is mended."),
+    "configs_changed": Advice(False, None,
+        "Unavoidable: somebody changed a setting of the group, and the tasks are planned anew."),
+}  # fmt: skip
+"""The table of streams groups (KIP-1071)."""
+
+OF_SHARE_GROUPS = OF_CONSUMERS | {
+    "share_state_ready": Advice(False, None,
+        "Unavoidable: Kafka gives partitions to members when their share state is there, one group epoch later."),
+}  # fmt: skip
+"""The table of share groups (KIP-932)."""
 
 OF_CONNECT = ADVICE | {
     "join_overdue": Advice(True, "rebalance.timeout.ms",
@@ -237,13 +259,16 @@ DID_NOT_COME_BACK = "did not come back within its session of {took}"
 _OF_KINDS = {GroupKind.CONSUMERS: ADVICE, GroupKind.CONNECT: OF_CONNECT, GroupKind.STREAMS: OF_STREAMS}
 
 
-def advice_for(cause: str, kind: GroupKind, *, is_consumer: bool) -> Advice:
-    """Return the row of a cause. A converted group may have begun to rebalance for a cause of its other protocol.
+_OF_TYPES: Mapping[GroupType, Mapping[str, Advice]] = {
+    GroupType.CONSUMER: OF_CONSUMERS,
+    GroupType.STREAMS: OF_STREAMS_GROUPS,
+    GroupType.SHARE: OF_SHARE_GROUPS,
+}
 
-    Args:
-        is_consumer: Whether the group has the consumer protocol.
-    """
-    table: Mapping[str, Advice] = OF_CONSUMERS if is_consumer else _OF_KINDS[kind]
+
+def advice_for(cause: str, kind: GroupKind, of_group: GroupType) -> Advice:
+    """Return the row of a cause. A converted group may have begun to rebalance for a cause of its other protocol."""
+    table = _OF_TYPES.get(of_group) or _OF_KINDS[kind]
     return table.get(cause) or OF_CONSUMERS.get(cause, UNKNOWN)
 
 
@@ -255,16 +280,16 @@ _OF_BROKERS = {
 """The settings of this coordinator, and those of Kafka's brokers for the groups that they keep."""
 
 
-def for_brokers(advice: Advice) -> Advice:
+def for_brokers(advice: Advice, of_group: GroupType) -> Advice:
     """Return an assessment with the settings of Kafka's brokers instead of those of this coordinator."""
     text = advice.text
     for ours, theirs in _OF_BROKERS.items():
         text = text.replace(ours, theirs)
-    return advice._replace(text=text)
+    return advice._replace(text=text.replace("group.consumer.", f"group.{of_group.value}."))
 
 
-def did_by(kind: GroupKind, *, is_consumer: bool) -> Mapping[str, str]:
+def did_by(kind: GroupKind, of_group: GroupType) -> Mapping[str, str]:
     """Return the texts about what a member of a group did to cause a rebalance."""
-    if is_consumer:
+    if of_group.has_epochs:
         return DID_OF_CONSUMERS
     return DID_OF_CONNECT if kind is GroupKind.CONNECT else DID

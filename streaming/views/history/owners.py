@@ -10,7 +10,6 @@ from typing import TypeGuard
 
 from msgspec import Struct
 
-from coordinator.base.states import GroupType
 from coordinator.messages.events import (
     AnyEvent,
     AssignmentChanged,
@@ -76,7 +75,7 @@ def token_at(group: GroupView, member_id: str, at_ms: int) -> int | None:
     A token without an event is older than the history. Then the member still has it. A member of the consumer protocol
     gets a token with each partition; only its record shows that token, so only the latest one is known.
     """
-    if group.type_at(at_ms) is GroupType.CONSUMER:
+    if group.type_at(at_ms).has_epochs:
         return _latest_token(group, member_id, at_ms)
     given = [(e.at_ms, e.fencing_token) for e in group.events if _gives_token(e, member_id)]
     if not given:

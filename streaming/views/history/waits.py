@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from coordinator.base.states import GroupType, Phase
+from coordinator.base.states import Phase
 from coordinator.messages.events import MemberAway
 from streaming.views.history.rebalances import GIVEN_UP, Rebalance, Wait, latest
 from streaming.views.state.fields import AWAY, known, state_of
 from streaming.views.state.group import GroupView
-from streaming.views.state.partition_moves import waiting_partitions
+from streaming.views.state.partition_moves import WITH_TARGETS, waiting_partitions
 from streaming.views.text import brief, clock, duration, in_partitions
 
 
@@ -68,7 +68,7 @@ def running_waits(group: GroupView, rebalance: Rebalance | None = None) -> list[
     Args:
         rebalance: The last rebalance of the group, if the caller has it.
     """
-    if group.record is None or group.type is not GroupType.CONSUMER or group.state in (Phase.STABLE, Phase.EMPTY):
+    if group.record is None or group.type.value not in WITH_TARGETS or group.state in (Phase.STABLE, Phase.EMPTY):
         return []
     rebalance = rebalance or latest(group.events, group.waiting_partitions)
     awaited = {member.member_id: WaitedFor(member.member_id, {}, [], None) for member in group.members}

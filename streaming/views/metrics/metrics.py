@@ -80,11 +80,11 @@ def _causes(group: GroupView) -> Mapping[str, float]:
 
 
 def _of_consumers(figure: Callable[[GroupView], float | None]) -> Figure:
-    return one_value(lambda g: figure(g) if g.type is GroupType.CONSUMER else None)
+    return one_value(lambda g: figure(g) if g.type.has_epochs else None)
 
 
 def _states(group: GroupView) -> Mapping[str, float]:
-    if group.type is not GroupType.CONSUMER:
+    if not group.type.has_epochs:
         return {}
     counts = Counter(map(state_of, group.members))
     return {state: counts[state] for state in STATES}

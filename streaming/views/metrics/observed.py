@@ -23,6 +23,13 @@ CAUSES: Mapping[GroupType, tuple[str, ...]] = {
         "member_joined", "member_gone", "subscription_changed", "topics_changed", "regex_resolved",
         "assignor_changed", "assignors_tied", "revocation_overdue", "brokers_upgraded", "protocol_upgraded", "unknown",
     ),
+    GroupType.STREAMS: (
+        "member_joined", "member_gone", "member_changed", "topics_changed", "topology_ready", "topology_not_ready",
+        "configs_changed", "revocation_overdue", "unknown",
+    ),
+    GroupType.SHARE: (
+        "member_joined", "member_gone", "subscription_changed", "topics_changed", "share_state_ready", "unknown",
+    ),
 }  # fmt: skip
 """The causes of rebalances that Kafka's log shows."""
 
@@ -31,10 +38,10 @@ NOT_RECORDED: Mapping[GroupType, frozenset[str]] = {
         "groupcoord_rebalance_duration_seconds", "groupcoord_rebalance_join_seconds", "groupcoord_members_left",
         "groupcoord_members_dropped", "groupcoord_commits_refused", "groupcoord_rebalances_begun_anew",
     }),
-    GroupType.CONSUMER: frozenset({
+    **dict.fromkeys((GroupType.CONSUMER, GroupType.STREAMS, GroupType.SHARE), frozenset({
         "groupcoord_members_left", "groupcoord_members_dropped", "groupcoord_commits_refused",
         "groupcoord_heartbeats_fenced", "groupcoord_plans", "groupcoord_plan_moved_partitions",
-    }),
+    })),
 }  # fmt: skip
 """The metrics about facts that Kafka does not record. They are left out, since 0 would be a claim."""
 

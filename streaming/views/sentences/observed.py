@@ -2,7 +2,7 @@
 
 Kafka records neither whether a member left or expired, nor the start and the cause of a rebalance of a classic group. A
 cause is inferred from the difference of two generations, and one rebalance may have several; their order is unknown. Of
-a group of the consumer protocol the epochs are recorded, in their order.
+any other group the epochs are recorded, in their order.
 """
 
 from collections import Counter
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
+from coordinator.base.states import GroupType
 from coordinator.messages.events import AnyEvent, MemberJoined, RebalanceStarted
 from coordinator.messages.observed_events import HistoryGap, MemberGone, TopicChange, TopicsNamed
 from streaming.views.history.advice import (
@@ -24,17 +25,16 @@ from streaming.views.history.advice import (
     GONE_OF_CONSUMERS,
     NOTHING_DIFFERS,
     NOTHING_RECORDED,
-    OF_CONSUMERS,
     RESTARTED,
     STATIC_GONE,
     STATIC_GONE_OF_CONSUMERS,
-    UNKNOWN,
     Advice,
+    advice_for,
     for_brokers,
 )
 from streaming.views.history.instability import SHORT_MEMBERSHIPS, SHORT_MEMBERSHIPS_MS
 from streaming.views.history.rebalances import Rebalance
-from streaming.views.state.causes import is_further_round
+from streaming.views.state.causes import GroupKind, is_further_round
 from streaming.views.state.fields import known
 from streaming.views.state.group import RECORDED, GroupView
 from streaming.views.text import brief, clock, counted, duration, escape, is_standard, names, reason_in_short
@@ -105,10 +105,29 @@ def _overdue(event: RebalanceStarted) -> str:
     return f"did not give up partitions within its rebalance timeout (max.poll.interval.ms){of} and was dropped"
 
 
+_NAMES_OF_FIELDS = {
+    "topology_epoch": "topology epoch",
+    "process_id": "process id",
+    "rack_id": "client.rack",
+    "client_tags": "client tags",
+    "user_endpoint": "application.server",
+    "client_id": "client id",
+    "client_host": "host",
+    "rebalance_timeout_ms": "max.poll.interval.ms",
+}
+
+
+def _member(event: RebalanceStarted) -> str:
+    changed = [_NAMES_OF_FIELDS.get(name, escape(name)) for name in known(event.changed) or ()]
+    what = f"{', '.join(changed[:-1])} and {changed[-1]}" if len(changed) > 1 else "".join(changed)
+    return f"has another {what}" if what else "has changed"
+
+
 DID_IN_KAFKA: Mapping[str, Callable[[RebalanceStarted], str]] = {
     "subscription_changed": _subscription,
     "assignor_changed": _assignor,
     "revocation_overdue": _overdue,
+    "member_changed": _member,
 }
 """What a member did, where the log has the details. The member is the subject."""
 
@@ -135,9 +154,27 @@ def _tie(event: RebalanceStarted) -> str:
     )
 
 
+def _configs(event: RebalanceStarted) -> str:
+    changes = known(event.configs) or {}
+    told = [f"{escape(name)} is {_setting(now)} now, {_setting(was)} before" for name, (was, now) in changes.items()]
+    return " and ".join(told) or "the settings of the group changed"
+
+
+def _setting(value: str | None) -> str:
+    return "not set" if value is None else escape(value)
+
+
+def _share_state(event: RebalanceStarted) -> str:
+    topics = known(event.topics_added)
+    of = f" of {topic_names(topics)}" if topics else ""
+    return f"the share state{of} is there, and the partitions can be given to members"
+
+
 SAID: Mapping[str, Callable[[RebalanceStarted], str]] = {
     "regex_resolved": _pattern,
     "assignors_tied": _tie,
+    "configs_changed": _configs,
+    "share_state_ready": _share_state,
 }
 """Parts of sentences about causes that no member is the subject of."""
 
@@ -145,7 +182,7 @@ SAID: Mapping[str, Callable[[RebalanceStarted], str]] = {
 def details_in_words(event: RebalanceStarted) -> str:
     """Return what is known of a cause beside its name and its member; "" without details."""
     in_words = DID_IN_KAFKA.get(event.cause) or SAID.get(event.cause)
-    details = event.topics_added, event.assignor_after, event.assignors, event.timeout_ms
+    details = event.topics_added, event.assignor_after, event.assignors, event.timeout_ms, event.changed, event.configs
     has_details = any(each is not UNSET for each in details)
     return in_words(event) if in_words is not None and has_details else ""
 
@@ -275,10 +312,12 @@ _WHOLE = {
     "topics_changed": "the topics changed; which one is not known",
     "brokers_upgraded": "the brokers were upgraded from Kafka 4.0, and record the group's topics in another way since",
     "leader_rejoined": "partitions are assigned that nobody had before, most likely because a topic has more of them",
+    "topology_ready": "all topics of the topology are there now",
+    "topology_not_ready": "topics of the topology are missing, or have wrong numbers of partitions",
 }
 """The sentences about causes that no member has, or that have their own words. Their first words are not names."""
 
-_FIRST_WORDS = ("the ", "partitions ", "members ")
+_FIRST_WORDS = ("the ", "partitions ", "members ", "all ", "topics ")
 """The first words of the parts of sentences that begin with no name."""
 
 
@@ -363,6 +402,8 @@ def facts(gone: MemberGone | None) -> str:
 TOPICS = ("topics_changed", "racks_changed")
 """The causes that lie in topics."""
 
+OF_TOPOLOGY = ("topology_ready", "topology_not_ready")
+
 COMES_BACK_MS = 120_000
 """A client that is gone and joins again within this time was restarted, or had lost its session."""
 
@@ -384,39 +425,38 @@ class Explained(NamedTuple):
     advice: Advice
 
 
-def explain_observed(group: GroupView, rebalance: Rebalance, *, is_consumer: bool) -> Explained:
-    """Return the explanation of a rebalance.
-
-    Args:
-        is_consumer: Whether the group has the consumer protocol.
-    """
+def explain_observed(group: GroupView, rebalance: Rebalance, of_group: GroupType) -> Explained:
+    """Return the explanation of a rebalance of a group that has this type at its end."""
     if rebalance.gap is not None:
         text = gap_in_words(rebalance.gap)
         return Explained("history_gap", None, f"{text[0].upper()}{text[1:]}.", GAP)
-    reasons = _reasons(group, rebalance, is_consumer=is_consumer)
+    reasons = _reasons(group, rebalance, of_group)
     if not reasons:
-        return _nothing(group, rebalance, is_consumer=is_consumer)
+        return _nothing(group, rebalance, of_group)
     chosen = next((each for each in reasons if each.advice.is_avoidable), reasons[0])
     who = in_full(chosen) if len(reasons) == 1 else listed(reasons)
     session_ms = chosen.gone.session_timeout_ms if chosen.gone is not None else None
     took = "as it is set" if session_ms is None else duration(session_ms)
-    advice = for_brokers(chosen.advice)
+    advice = for_brokers(chosen.advice, of_group)
     advice = advice._replace(text=advice.text.format(took=took))
     return Explained(chosen.cause, chosen.event, f"{who}{_often(group, chosen)}.", advice)
 
 
-def _reasons(group: GroupView, rebalance: Rebalance, *, is_consumer: bool) -> list[Reason]:
+def _reasons(group: GroupView, rebalance: Rebalance, of_group: GroupType) -> list[Reason]:
     """Return the reasons of a rebalance, epoch by epoch. A client that is gone and is back is one reason, not two.
 
-    Topics that changed in an epoch that has other causes are one more reason.
+    Topics that changed in an epoch that has other causes are one more reason. If it is not known which, it says enough
+    that the topology of a streams group is ready since, or not any more.
     """
     began = [each for each in rebalance.started if not is_further_round(each)] or rebalance.started
     named, reasons = topics_of(group, rebalance), list[Reason]()
     for epoch, raised in groupby(began, key=lambda each: each.generation_id):
         events, topics = list(raised), named.get(epoch or 0)
-        of_epoch = [_reason(group, each, topics, is_consumer=is_consumer) for each in events]
-        if topics is not None and all(each.cause not in TOPICS for each in of_epoch):
-            of_epoch.append(_of_topics(events[0], topics))
+        of_epoch = [_reason(group, each, topics, of_group) for each in events]
+        if topics is None and any(each.cause in OF_TOPOLOGY for each in of_epoch):
+            of_epoch = [each for each in of_epoch if each.cause not in TOPICS]
+        elif topics is not None and all(each.cause not in TOPICS for each in of_epoch):
+            of_epoch.append(_of_topics(group, events[0], topics, of_group))
         reasons += [each for each in of_epoch if each.cause != "unknown"]
     back = {_client(each.event) for each in reasons if each.cause == "restarted"}
     return [each for each in reasons if each.cause != "member_joined" or _client(each.event) not in back]
@@ -433,30 +473,29 @@ def topics_of(group: GroupView, rebalance: Rebalance) -> dict[int, TopicsNamed]:
     return found
 
 
-def _of_topics(event: RebalanceStarted, topics: TopicsNamed | None) -> Reason:
+def _of_topics(group: GroupView, event: RebalanceStarted, topics: TopicsNamed | None, of_group: GroupType) -> Reason:
     """Return that topics changed, or only the racks of their replicas."""
     is_racks = topics is not None and all(each.what == RACKS for each in topics.changes)
     cause = "racks_changed" if is_racks else "topics_changed"
-    return Reason(cause, event, OF_CONSUMERS[cause], topics=topics)
+    return Reason(cause, event, advice_for(cause, group.kind, of_group), topics=topics)
 
 
-def _reason(group: GroupView, event: RebalanceStarted, topics: TopicsNamed | None, *, is_consumer: bool) -> Reason:
+def _reason(group: GroupView, event: RebalanceStarted, topics: TopicsNamed | None, of_group: GroupType) -> Reason:
+    has_epochs = of_group.has_epochs
     if event.cause == "topics_changed":
-        return _of_topics(event, topics)
+        return _of_topics(group, event, topics, of_group)
     if event.cause != "member_gone":
-        cause = event.cause
-        table = OF_CONSUMERS if is_consumer else ADVICE
-        return Reason(cause, event, table.get(cause) or OF_CONSUMERS.get(cause, UNKNOWN))
+        return Reason(event.cause, event, advice_for(event.cause, GroupKind.CONSUMERS, of_group))
     gone, back_ms = _gone(group, event), _back_after(group, event)
     if gone is not None and gone.likely == "expired":
-        return Reason("session_expired", event, STATIC_GONE_OF_CONSUMERS if is_consumer else STATIC_GONE, gone)
+        return Reason("session_expired", event, STATIC_GONE_OF_CONSUMERS if has_epochs else STATIC_GONE, gone)
     if back_ms is not None:
         return Reason("restarted", event, RESTARTED, gone, back_ms)
     if _times_gone(group, event) >= SHORT_MEMBERSHIPS:
         return Reason("member_gone", event, GONE_AGAIN, gone)
     if gone is not None and gone.likely == "left":
         return Reason("member_left", event, ADVICE["member_left"], gone)
-    return Reason("member_gone", event, GONE_OF_CONSUMERS if is_consumer else GONE, gone)
+    return Reason("member_gone", event, GONE_OF_CONSUMERS if has_epochs else GONE, gone)
 
 
 def _client(event: RebalanceStarted) -> tuple[str, str]:
@@ -506,10 +545,10 @@ def _often(group: GroupView, reason: Reason) -> str:
     return f"; it is behind {times} rebalances of the last hour" if times >= SHORT_MEMBERSHIPS else ""
 
 
-def _nothing(group: GroupView, rebalance: Rebalance, *, is_consumer: bool) -> Explained:
+def _nothing(group: GroupView, rebalance: Rebalance, of_group: GroupType) -> Explained:
     """Return the explanation of a rebalance in which nothing differs from the generation before."""
     event = rebalance.started[0] if rebalance.started else None
-    if is_consumer:
+    if of_group.has_epochs:
         who = "Nothing differs that Kafka records: no member, no subscription, no assignor and no topic."
         return Explained("unknown", event, who, NOTHING_RECORDED)
     who = "All joined again and nothing differs: what asked for it is not recorded"

@@ -39,7 +39,7 @@ from coordinator.messages.events import (
     RebalanceStarted,
     Rejected,
 )
-from coordinator.messages.group_records import GroupMember, GroupRecord, Hold, OffsetRecord
+from coordinator.messages.group_records import GroupMember, GroupRecord, Hold, OffsetRecord, StreamsMember
 from coordinator.messages.move_events import (
     GroupArrived,
     GroupMoved,
@@ -71,6 +71,7 @@ from coordinator.messages.policy_events import (
 from coordinator.state.consumer_group import AWAY_EPOCH
 from streaming.views.sentences.observed import changed_topics, facts, gap_in_words
 from streaming.views.sentences.rebalances import completed, handovers, started
+from streaming.views.state.streams_tasks import tasks_in_words
 from streaming.views.text import (
     brief,
     clock,
@@ -151,8 +152,8 @@ def _hold(hold: Hold) -> str:
 
 
 def _group(record: GroupRecord) -> str:
-    if record.type == GroupType.CONSUMER.value:
-        return _consumer_group(record)
+    if isinstance(record.type, str) and GroupType(record.type).has_epochs:
+        return _group_with_epochs(record)
     text = f"{record.state.value}, generation {record.generation_id}"
     if isinstance(record.hold, Hold):
         text += f", {_hold(record.hold)}"
@@ -161,19 +162,21 @@ def _group(record: GroupRecord) -> str:
     return f"{text}, led by {brief(record.leader)} | " + " | ".join(map(_share, record.members))
 
 
-def _consumer_group(record: GroupRecord) -> str:
+def _group_with_epochs(record: GroupRecord) -> str:
     text = f"{record.state.value}, group epoch {record.generation_id}, assignment epoch {record.assignment_epoch}"
     if record.state is Phase.EMPTY:
         return text
     by = f" by {escape(record.protocol_name)}" if record.protocol_name else ""
-    return f"{text}{by} | " + " | ".join(map(_consumer, record.members))
+    return f"{text}{by} | " + " | ".join(map(_member_with_epoch, record.members))
 
 
-def _consumer(member: GroupMember) -> str:
+def _member_with_epoch(member: GroupMember) -> str:
     gives_up = f", gives up {in_partitions(member.revoking)}" if member.revoking else ""
     waits = ", waits for more" if member.state == "unreleased" else ""
     epoch = "away" if member.member_epoch == AWAY_EPOCH else f"at {member.member_epoch}"
     has = in_partitions(member.assigned or {})
+    if isinstance(member.streams, StreamsMember):
+        has = tasks_in_words(member.streams)
     return f"{brief(member.member_id)} {epoch}: {has}{gives_up}{waits}"
 
 

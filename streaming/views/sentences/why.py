@@ -144,13 +144,13 @@ def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None, 
         begun: The result of `times_begun`, for callers that explain many rebalances.
         now_ms: As for `why`.
     """
-    is_consumer = _type_of(group, rebalance) is GroupType.CONSUMER
+    of_group = _type_of(group, rebalance)
     if group.kept_by is not None:
-        return _explain_observed(group, rebalance, now_ms, is_consumer=is_consumer)
+        return _explain_observed(group, rebalance, now_ms, of_group)
     began = _began(group, rebalance.started[0]) if rebalance.started else None
     cause = _late(rebalance) or began
-    advice = _advice(group, rebalance, cause, is_consumer=is_consumer)
-    waited = waits(group, rebalance) if is_consumer else []
+    advice = _advice(group, rebalance, cause, of_group)
+    waited = waits(group, rebalance) if of_group.has_epochs else []
     client = (cause.who.client_id, cause.who.client_host) if cause and cause.who.client_id else None
     begun = times_begun(group) if begun is None else begun
     times = times_until(begun, client, rebalance.started_ms) if client else 0
@@ -165,23 +165,26 @@ def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None, 
         client_id=cause.who.client_id or None if cause else None,
         client_host=cause.who.client_host or None if cause else None,
         reason=cause.who.reason if cause else None,
-        what=_what(group, rebalance, is_consumer=is_consumer),
-        who=_who(rebalance, cause, began, times, did_by(group.kind, is_consumer=is_consumer)),
+        what=_what(group, rebalance, of_group),
+        who=_who(rebalance, cause, began, times, did_by(group.kind, of_group)),
         advice=advice.text.format(took=_took(cause, "as it is set")),
         flapping=times >= SHORT_MEMBERSHIPS,
-        details=in_words(rebalance, waited, now_ms) if is_consumer else rounds_in_words(rebalance, group.kind),
-        epochs=epochs(rebalance) if is_consumer else [],
+        details=in_words(rebalance, waited, now_ms) if of_group.has_epochs else rounds_in_words(rebalance, group.kind),
+        epochs=epochs(rebalance) if of_group.has_epochs else [],
         waits=waited,
     )
 
 
-def _explain_observed(group: GroupView, rebalance: Rebalance, now_ms: int | None, *, is_consumer: bool) -> Why:
+def _explain_observed(group: GroupView, rebalance: Rebalance, now_ms: int | None, of_group: GroupType) -> Why:
     """Return the explanation of a rebalance of a group that Kafka's own coordinator keeps."""
-    told = explain_observed(group, rebalance, is_consumer=is_consumer)
+    told = explain_observed(group, rebalance, of_group)
     event = told.event
-    waited = waits(group, rebalance) if is_consumer else []
+    waited = waits(group, rebalance) if of_group.has_epochs else []
     named = topics_of(group, rebalance)
-    details = in_words(rebalance, waited, now_ms, named) if is_consumer else rounds_in_words(rebalance, group.kind)
+    if of_group.has_epochs:
+        details = in_words(rebalance, waited, now_ms, named)
+    else:
+        details = rounds_in_words(rebalance, group.kind)
     return Why(
         group_id=group.group_id,
         at_ms=rebalance.started_ms,
@@ -193,12 +196,12 @@ def _explain_observed(group: GroupView, rebalance: Rebalance, now_ms: int | None
         client_id=event.client_id or None if event else None,
         client_host=event.client_host or None if event else None,
         reason=event.reason if event else None,
-        what=_what(group, rebalance, is_consumer=is_consumer),
+        what=_what(group, rebalance, of_group),
         who=told.who,
         advice=told.advice.text,
         flapping=told.advice.is_avoidable is True and told.cause in ("member_gone", "unknown"),
         details=details + unplanned_in_words(rebalance) + estimate_in_words(rebalance),
-        epochs=epochs(rebalance, named) if is_consumer else [],
+        epochs=epochs(rebalance, named) if of_group.has_epochs else [],
         waits=waited,
     )
 
@@ -208,7 +211,7 @@ def _type_of(group: GroupView, rebalance: Rebalance) -> GroupType:
     return group.type if rebalance.ended_ms is None else group.type_at(rebalance.ended_ms)
 
 
-def _advice(group: GroupView, rebalance: Rebalance, cause: "_Cause | None", *, is_consumer: bool) -> Advice:
+def _advice(group: GroupView, rebalance: Rebalance, cause: "_Cause | None", of_group: GroupType) -> Advice:
     """Return the assessment of a cause."""
     if cause is None:
         return UNKNOWN
@@ -219,7 +222,7 @@ def _advice(group: GroupView, rebalance: Rebalance, cause: "_Cause | None", *, i
         return STATIC_GONE
     if cause.cause == "leader_rejoined" and tells_of_topics(cause.who.reason):
         return TOPICS_NOTICED
-    return advice_for(cause.cause, group.kind, is_consumer=is_consumer)
+    return advice_for(cause.cause, group.kind, of_group)
 
 
 class _Cause(NamedTuple):
@@ -292,26 +295,29 @@ def _until(group: GroupView, from_ms: int, to_ms: int) -> Iterator[AnyEvent]:
     return takewhile(lambda event: event.at_ms <= to_ms, group.since(from_ms))
 
 
-def _what(group: GroupView, rebalance: Rebalance, *, is_consumer: bool) -> str:
+def _what(group: GroupView, rebalance: Rebalance, of_group: GroupType) -> str:
     if rebalance.is_inferred:
         return what_inferred(rebalance, group.group_id, _changed(group, rebalance))
     began = f"{escape(group.group_id)} rebalanced at {clock(rebalance.started_ms)}"
     if rebalance.ended_ms is None:
         return f"{began} and still rebalances."
-    number = f"{'group epoch' if is_consumer else 'generation'} {rebalance.generation_id}"
+    number = f"{'group epoch' if of_group.has_epochs else 'generation'} {rebalance.generation_id}"
     took = f"{began} for {duration(rebalance.ended_ms - rebalance.started_ms)}, to {number}"
     if rebalance.completed is None:
         return f"{took}, which has no members."
-    if group.kind is GroupKind.CONNECT:
+    if group.kind is GroupKind.CONNECT or of_group is GroupType.SHARE:
         return f"{took}, with {_changed(group, rebalance)}."
     return f"{took}: {_changed(group, rebalance)}."
 
 
 def _changed(group: GroupView, rebalance: Rebalance) -> str:
-    """Return how many partitions changed hands among how many members; of Kafka Connect, only the number of workers."""
+    """Return how many partitions changed hands among how many members; of Kafka Connect, only the number of workers.
+    Partitions of a share group have no owner, so only its members are counted."""
     number_of = len(rebalance.completed.members_after) if rebalance.completed else 0
     if group.kind is GroupKind.CONNECT:
         return counted(number_of, "worker")
+    if group.type is GroupType.SHARE:
+        return counted(number_of, "member")
     moved = len(rebalance.handovers)
     changed = "no partition changed" if not moved else f"{moved} partition{'s' * (moved != 1)} changed"
     return f"{changed} hands among {counted(number_of, 'member')}"

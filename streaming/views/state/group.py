@@ -250,6 +250,8 @@ class GroupView(Struct):
     def kind(self) -> GroupKind:
         """The program whose instances are the members."""
         record = self.record
+        if self.type is GroupType.STREAMS:
+            return GroupKind.STREAMS
         assignor = record.protocol_name if record and record.protocol_name else self.assignor
         return kind_of(record.protocol_type if record else None, assignor)
 
@@ -258,8 +260,8 @@ class GroupView(Struct):
         if before := bisect_right(self.conversions, at_ms, key=lambda event: event.at_ms):
             return GroupType(self.conversions[before - 1].group_type)
         if self.conversions:
-            is_to_consumer = self.conversions[0].group_type == GroupType.CONSUMER.value
-            return GroupType.CLASSIC if is_to_consumer else GroupType.CONSUMER
+            is_to_epochs = GroupType(self.conversions[0].group_type).has_epochs
+            return GroupType.CLASSIC if is_to_epochs else GroupType.CONSUMER
         has_epochs = self.has_plans or self.has_epochs
         return GroupType.CONSUMER if self.record is None and has_epochs else self.type
 
@@ -278,7 +280,12 @@ class GroupView(Struct):
         return self.joined | {m.member_id: m.client_id for m in self.members if is_bare(m.member_id)}
 
     def owned(self) -> dict[PartitionKey, GroupMember]:
-        """Return the current owner of each partition. A member owns a partition until it has given the partition up."""
+        """Return the current owner of each partition. A member owns a partition until it has given the partition up.
+
+        Partitions of a share group have no owner: see `shared`.
+        """
+        if self.type is GroupType.SHARE:
+            return {}
         return {
             (topic, partition): member
             for member in self.members
@@ -286,8 +293,19 @@ class GroupView(Struct):
             for partition in numbers
         }
 
+    def shared(self) -> dict[PartitionKey, list[GroupMember]]:
+        """Return the members that have each partition of a share group; empty for any other group."""
+        found: dict[PartitionKey, list[GroupMember]] = {}
+        for member in self.members if self.type is GroupType.SHARE else ():
+            for topic, numbers in held(member):
+                for partition in numbers:
+                    found.setdefault((topic, partition), []).append(member)
+        return found
+
     def planned(self) -> dict[PartitionKey, GroupMember]:
-        """Return the member whose target has each partition; only groups of the consumer protocol have targets."""
+        """Return the member whose target has each partition; only groups with epochs have targets."""
+        if self.type is GroupType.SHARE:
+            return {}
         return {
             (topic, partition): member
             for member in self.members

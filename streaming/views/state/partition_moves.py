@@ -15,6 +15,9 @@ from coordinator.base.states import GroupType, Phase
 from coordinator.messages.group_records import GroupMember, GroupRecord
 from streaming.views.state.fields import PartitionKey, held, known
 
+WITH_TARGETS = (GroupType.CONSUMER.value, GroupType.STREAMS.value)
+"""The types of groups in which a partition has one owner, and waits until that one has given it up."""
+
 PLACES_MAX = 1_000
 """The number of partitions in the periods of one group. Beyond it, the oldest periods are dropped."""
 
@@ -89,7 +92,7 @@ def _named(owners: dict[PartitionKey, str], topic_id: str, topic: str) -> dict[P
 
 def waiting_partitions(record: GroupRecord) -> Iterator[tuple[PartitionKey, GroupMember, GroupMember]]:
     """Yield each partition whose owner is not its planned owner, with both."""
-    if record.type != GroupType.CONSUMER.value or record.state in (Phase.STABLE, Phase.EMPTY):
+    if record.type not in WITH_TARGETS or record.state in (Phase.STABLE, Phase.EMPTY):
         return
     owners = {
         (topic, partition): member

@@ -1,16 +1,21 @@
-"""The tasks of Kafka Streams' instances, from the user data of their assignments.
+"""The tasks of Kafka Streams' instances: in a streams group from its record, in a classic group from the user data of
+assignments.
 
-An assignment names active tasks and standby tasks. Tasks that warm up on an instance, before they become active there,
-are among the standby tasks; the format does not tell them apart. It has the time of the next rebalance, which the
-leader schedules only while tasks warm up.
+An assignment of a classic group names active tasks and standby tasks. Tasks that warm up on an instance, before they
+become active there, are among the standby tasks; the format does not tell them apart. It has the time of the next
+rebalance, which the leader schedules only while tasks warm up.
 
 Source: Kafka Streams' AssignmentInfo, versions 1 to 11, and ConsumerProtocolUtils.
 """
+
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
 from coordinator.base.binary import Reader
 from coordinator.base.consumer_protocol import read_assignment
+from coordinator.messages.group_records import StreamsMember
+from streaming.views.text import escape
 
 VERSION_MAX = 11
 
@@ -24,7 +29,8 @@ class StreamsTasks(Struct, frozen=True):
     """The tasks of an instance of Kafka Streams, by the names that its own logs use, such as 0_3.
 
     Args:
-        standby: Standby tasks, and tasks that warm up.
+        standby: Standby tasks; in a classic group, tasks that warm up as well.
+        warmup: Tasks that warm up; only in a streams group.
         next_rebalance_ms: When the instance asks for the next rebalance, because some tasks warm up; 0 for at once,
             because other instances give up tasks for it; null for never.
     """
@@ -32,6 +38,24 @@ class StreamsTasks(Struct, frozen=True):
     active: list[str]
     standby: list[str]
     next_rebalance_ms: int | None = None
+    warmup: list[str] = []
+
+
+def tasks_of_member(member: StreamsMember) -> StreamsTasks:
+    """Return the tasks of a member of a streams group."""
+    tasks = member.assigned
+    return StreamsTasks(_named(tasks.active), _named(tasks.standby), None, _named(tasks.warmup))
+
+
+def tasks_in_words(member: StreamsMember) -> str:
+    """Return the tasks of a member of a streams group, such as `tasks 0_0 1_0, standby 0_1`."""
+    tasks = tasks_of_member(member)
+    roles = (("tasks", tasks.active), ("standby", tasks.standby), ("warm-up", tasks.warmup))
+    return ", ".join(f"{role} {escape(' '.join(names))}" for role, names in roles if names) or "no task"
+
+
+def _named(tasks: Mapping[str, Iterable[int]]) -> list[str]:
+    return [f"{subtopology}_{number}" for subtopology, numbers in sorted(tasks.items()) for number in sorted(numbers)]
 
 
 def tasks_of(assignment: bytes) -> StreamsTasks | None:

@@ -11,7 +11,8 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * Counts words exactly once: `WordCount BOOTSTRAP APPLICATION_ID SOURCE SINK STATE_FOLDER`.
+ * Counts words exactly once: `WordCount BOOTSTRAP APPLICATION_ID SOURCE SINK STATE_FOLDER [NAME=VALUE ...]`, with
+ * settings of Kafka Streams.
  *
  * <p>Nothing is cached, so the sink gets each count of each word. The stores are in memory.
  */
@@ -23,9 +24,12 @@ public final class WordCount {
         settings.put(StreamsConfig.STATE_DIR_CONFIG, arguments[4]);
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
-        settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 6000);
         settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
         settings.put(StreamsConfig.consumerPrefix("max.poll.records"), 50);
+        for (int each = 5; each < arguments.length; each++) {
+            final String[] setting = arguments[each].split("=", 2);
+            settings.put(setting[0], setting[1]);
+        }
 
         final var strings = Serdes.String();
         final var builder = new StreamsBuilder();

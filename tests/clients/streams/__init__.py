@@ -6,6 +6,7 @@ Its own jar is fetched by its test only, beside the jars of the broker. RocksDB 
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from streaming.embedded import BROKER, die_with_parent, fetch, find_java
@@ -16,6 +17,8 @@ from tests.tools import needed
 HERE = Path(__file__).parent
 STREAMS = Bundle("streams", "Kafka Streams", HERE)
 COMPILE_WAIT_S = 300.0
+CLASSIC = {"consumer.session.timeout.ms": "6000"}
+STREAMS_PROTOCOL = {"group.protocol": "streams"}
 
 
 class WordCounts:
@@ -24,10 +27,11 @@ class WordCounts:
     Args:
         folder: The folder of the program and the logs.
         arguments: The address of the brokers, the application's id, the topic of the lines and that of the counts.
+        settings: Further settings of Kafka Streams.
     """
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        self._folder, self._arguments = folder, arguments
+    def __init__(self, folder: Path, *arguments: str, settings: Mapping[str, str] = CLASSIC) -> None:
+        self._folder, self._arguments, self._settings = folder, arguments, settings
         self._jars = os.pathsep.join(map(str, (folder, *fetch(BROKER), *fetch(STREAMS))))
         subprocess.run(
             [needed("javac"), "-proc:none", "-cp", self._jars, "-d", str(folder), str(HERE / "WordCount.java")],
@@ -35,13 +39,19 @@ class WordCounts:
             timeout=COMPILE_WAIT_S,
         )
 
-    def start(self, number: int) -> subprocess.Popen[bytes]:
-        """Start an instance, which restores its counts from the brokers. It is killed when our thread ends."""
+    def start(self, number: int, **settings: str) -> subprocess.Popen[bytes]:
+        """Start an instance, which restores its counts from the brokers. It is killed when our thread ends.
+
+        Args:
+            settings: Settings of this instance, with underscores in place of dots.
+        """
         program = [str(find_java()), *OPTIONS, "-cp", self._jars, "WordCount", *self._arguments]
+        own = {name.replace("_", "."): value for name, value in settings.items()}
         with self._log(number).open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid()), *program,
-                 str(self._folder / f"state-{number}")],
+                 str(self._folder / f"state-{number}"),
+                 *(f"{name}={value}" for name, value in {**self._settings, **own}.items())],
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )  # fmt: skip

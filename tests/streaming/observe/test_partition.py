@@ -215,25 +215,6 @@ def test_oldest_record_of_a_classic_group_has_no_rebalance_timeout() -> None:
     assert [member.rebalance_timeout_ms for member in groups(log.outputs)[-1].members] == [None]
 
 
-@pytest.mark.parametrize(
-    ("kind", "group_type", "member"),
-    [(Kind.SHARE_GROUP, "share", v.SHARE_MEMBER), (Kind.STREAMS_GROUP, "streams", v.STREAMS_MEMBER)],
-)
-def test_share_and_streams_groups_are_listed(kind: Kind, group_type: str, member: v.Recorded) -> None:
-    other = Kind(member.key[1])
-    value = write(kind, ["s"], {"epoch": 4, "metadata_hash": 9})
-    log = Log().append(1_000, value, (_key(other, "s", "m"), member.value))
-    assert told(log.read()) == ["!! 1000 observation_began from_offset=0", f"=> {group_type} Unknown 4"]
-    log.append(2_000, commit("s", 0, 1, 2_000)).append(3_000, (_key(other, "s", "m"), member.value))
-    assert told(log.read()) == ["=> offset orders/0 1 x1"]
-    log.append(4_000, (_key(other, "s", "m"), None)).append(5_000, (_key(kind, "s"), None))
-    assert [line.split(" why")[0] for line in told(log.read())] == ["!! 5000 group_deleted", "=> group forgotten"]
-
-
-def _key(kind: Kind, *names: str) -> bytes:
-    return write(kind, names, None)[0]
-
-
 def test_record_that_cannot_be_read_is_counted_and_passed_over() -> None:
     """A later version, bytes that are cut, and a type that is not known."""
     key, value = founded("g", 990)

@@ -51,6 +51,8 @@ def _field(field: Field | Structure, value: Any, *, is_flexible: bool) -> bytes:
             return (_varint(len(value) + 1) if is_flexible else struct.pack(">i", len(value))) + items
         case "struct":
             assert isinstance(field.elements, Structure)
+            if value is None:
+                return b"\xff"
             return (b"\1" if field.is_nullable else b"") + _structure(field.elements, value)
         case "uuid":
             return bytes(value)
@@ -61,7 +63,9 @@ def _field(field: Field | Structure, value: Any, *, is_flexible: bool) -> bytes:
                 return _varint(size + 1) + (data or b"")
             return struct.pack(">i" if field.type == "bytes" else ">h", size) + (data or b"")
         case _:
-            return struct.pack({"int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q"}[field.type], value)
+            return struct.pack(
+                {"int8": ">b", "int16": ">h", "uint16": ">H", "int32": ">i", "int64": ">q"}[field.type], value
+            )
 
 
 def _varint(value: int) -> bytes:
@@ -225,6 +229,136 @@ def old_topics(group: str, *topics: tuple[str, bytes, int], rack: str = "a") -> 
         for name, topic_id, count in topics
     ]
     return write(Kind.OLD_TOPICS, [group], {"topics": parts})
+
+
+# -- streams groups ----------------------------------------------------------------------------------------------------
+
+Tasks = Mapping[str, Sequence[int]]
+
+
+def streams_group(
+    group: str, number: int, metadata_hash: int = 0, *, validated: int = 0, configs: Mapping[str, str] | None = None
+) -> Written:
+    pairs = [{"key": key, "value": value} for key, value in (configs or {}).items()]
+    value = {
+        "epoch": number,
+        "metadata_hash": metadata_hash,
+        "validated_topology_epoch": validated,
+        "last_assignment_configs": pairs,
+    }
+    return write(Kind.STREAMS_GROUP, [group], value)
+
+
+def streams_member(
+    group: str,
+    name: str,
+    *,
+    instance: str | None = None,
+    client_id: str = "ana",
+    process_id: str = "p",
+    rack: str | None = None,
+    endpoint: tuple[str, int] | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> Written:
+    value = {
+        "instance_id": instance,
+        "rack_id": rack,
+        "client_id": client_id,
+        "client_host": "/127.0.0.1",
+        "rebalance_timeout_ms": 300_000,
+        "topology_epoch": 0,
+        "process_id": process_id,
+        "user_endpoint": endpoint and dict(zip(("host", "port"), endpoint, strict=True)),
+        "client_tags": [{"key": key, "value": each} for key, each in (tags or {}).items()],
+    }
+    return write(Kind.STREAMS_MEMBER, [group, name], value)
+
+
+def topology(group: str, **sources: Sequence[str]) -> Written:
+    """Return a topology: the topics that each subtopology reads. Its state is in `GROUP-SUBTOPOLOGY-changelog`."""
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("source_topic_regex", "repartition_sink_topics", "repartition_source_topics", "copartition_groups"), ()
+    )
+    parts = [
+        {
+            "subtopology_id": name.lstrip("_"),
+            "source_topics": topics,
+            "state_changelog_topics": [
+                {"name": f"{group}-{name.lstrip('_')}-changelog", "partitions": 0, "replication_factor": -1,
+                 "topic_configs": ()}
+            ],
+            **nothing,
+        }
+        for name, topics in sources.items()
+    ]  # fmt: skip
+    return write(Kind.STREAMS_TOPOLOGY, [group], {"epoch": 0, "subtopologies": parts})
+
+
+def streams_target(group: str, name: str, active: Tasks, standby: Tasks | None = None) -> Written:
+    value = {"active_tasks": _tasks(active), "standby_tasks": _tasks(standby), "warmup_tasks": ()}
+    return write(Kind.STREAMS_TARGET, [group, name], value)
+
+
+def streams_target_epoch(group: str, number: int, made_ms: int | None = None) -> Written:
+    value = {"assignment_epoch": number, "assignment_timestamp": made_ms}
+    return write(Kind.STREAMS_TARGET_EPOCH, [group], value)
+
+
+def streams_current(
+    group: str,
+    name: str,
+    number: int,
+    active: Tasks | None = None,
+    standby: Tasks | None = None,
+    revoking: Tasks | None = None,
+    *,
+    state: int = 1,
+) -> Written:
+    """Return what a member has. The states are 1 stable, 2 unrevoked, 3 unreleased."""
+    value = {
+        "member_epoch": number,
+        "previous_member_epoch": number - 1,
+        "state": state,
+        "active_tasks": _tasks(active),
+        "standby_tasks": _tasks(standby),
+        "warmup_tasks": (),
+        "active_tasks_pending_revocation": _tasks(revoking),
+        "standby_tasks_pending_revocation": (),
+        "warmup_tasks_pending_revocation": (),
+    }
+    return write(Kind.STREAMS_CURRENT, [group, name], value)
+
+
+def _tasks(tasks: Tasks | None) -> list[dict[str, Any]]:
+    return [{"subtopology_id": name, "partitions": numbers} for name, numbers in (tasks or {}).items()]
+
+
+# -- share groups ------------------------------------------------------------------------------------------------------
+
+
+def share_group(group: str, number: int, metadata_hash: int = 0) -> Written:
+    return write(Kind.SHARE_GROUP, [group], {"epoch": number, "metadata_hash": metadata_hash})
+
+
+def share_member(group: str, name: str, *, topics: Sequence[str] = ("orders",), client_id: str = "ana") -> Written:
+    value = {"rack_id": None, "client_id": client_id, "client_host": "/127.0.0.1", "subscribed_topic_names": topics}
+    return write(Kind.SHARE_MEMBER, [group, name], value)
+
+
+def share_current(group: str, name: str, number: int, partitions: Sequence[int] = ()) -> Written:
+    value = {"member_epoch": number, "previous_member_epoch": number - 1, "state": 0}
+    return write(Kind.SHARE_CURRENT, [group, name], {**value, "assigned_partitions": _ids(partitions)})
+
+
+def share_target_epoch(group: str, number: int) -> Written:
+    return write(Kind.SHARE_TARGET_EPOCH, [group], {"assignment_epoch": number, "assignment_timestamp": None})
+
+
+def share_partitions(group: str, initializing: Sequence[int], initialized: Sequence[int]) -> Written:
+    """Return the partitions of the topic orders whose share state is being made, and those whose state is there."""
+    parts = [[{**each, "topic_name": "orders"} for each in _ids(numbers)] for numbers in (initializing, initialized)]
+    value = {"initializing_topics": parts[0], "initialized_topics": parts[1], "deleting_topics": ()}
+    return write(Kind.SHARE_PARTITIONS, [group], value)
 
 
 def _ids(partitions: Sequence[int]) -> list[dict[str, Any]]:

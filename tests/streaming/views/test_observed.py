@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from coordinator.base.states import GroupType
 from coordinator.messages.events import RebalanceStarted
 from coordinator.messages.observed_events import TopicChange, TopicsNamed
 from streaming.views import GroupView
 from streaming.views.api import answers
-from streaming.views.history.advice import ADVICE, OF_CONSUMERS, Advice, for_brokers
+from streaming.views.history.advice import ADVICE, OF_CONSUMERS, OF_SHARE_GROUPS, OF_STREAMS_GROUPS, for_brokers
 from streaming.views.sentences.observed import REASONS_SHOWN, SHORT_MEMBERSHIPS, UNCHANGED_MS
 from streaming.views.sentences.records import to_line
 from streaming.views.sentences.why import Why, why
@@ -161,9 +162,21 @@ def test_advice_names_the_settings_of_the_brokers(kind: str, setting: str) -> No
     assert "coordinator" not in advice
 
 
-@pytest.mark.parametrize("advice", [*ADVICE.values(), *OF_CONSUMERS.values()])
-def test_no_advice_for_groups_of_kafka_names_a_setting_of_this_coordinator(advice: Advice) -> None:
-    assert not re.search(r"group_[a-z_]+_ms", for_brokers(advice).text)
+TABLES = {
+    GroupType.CLASSIC: ADVICE,
+    GroupType.CONSUMER: OF_CONSUMERS,
+    GroupType.STREAMS: OF_STREAMS_GROUPS,
+    GroupType.SHARE: OF_SHARE_GROUPS,
+}
+
+
+@pytest.mark.parametrize(("of_group", "cause"), [(kind, cause) for kind, table in TABLES.items() for cause in table])
+def test_advice_for_groups_of_kafka_names_settings_of_the_brokers_for_their_type(
+    of_group: GroupType, cause: str
+) -> None:
+    text = for_brokers(TABLES[of_group][cause], of_group).text
+    assert not re.search(r"group_[a-z_]+_ms", text)
+    assert set(re.findall(r"group\.(consumer|streams|share)\.", text)) <= {of_group.value}
 
 
 def test_the_order_of_several_changes_is_not_recorded() -> None:

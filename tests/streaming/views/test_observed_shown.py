@@ -115,9 +115,9 @@ def test_who_committed_is_not_recorded() -> None:
 
 @pytest.mark.parametrize("kind", ["share", "streams"])
 def test_share_and_streams_groups_are_listed_by_name_and_kind(kind: str) -> None:
-    observed = Observed("queue", kind=kind).begins().to(4).record(1_000, {}, state=Phase.UNKNOWN, protocol_type=None)
+    observed = Observed("queue", kind=kind).begins().to(4).record(1_000, {}, state=Phase.STABLE, protocol_type=None)
     summary = answers.summary(group_of(observed), {}, T)
-    assert (summary.type.value, summary.state.value, summary.generation_id) == (kind, "Unknown", 4)
+    assert (summary.type.value, summary.state.value, summary.generation_id) == (kind, "Stable", 4)
     assert answers.detail(group_of(observed), {}, T).moves == []
 
 

@@ -1,7 +1,16 @@
-"""The translation of records of groups of the consumer protocol (KIP-848).
+"""The translation of records of groups with epochs: of the consumer protocol (KIP-848), streams groups (KIP-1071) and
+share groups (KIP-932).
 
 Kafka writes the group epoch when a rebalance begins, and each member's step of it. The records of one run, which were
-written together, are judged together.
+written together, are judged together. The three types of groups have records of one form:
+
+    record                consumer      streams                          share
+    the epoch             EPOCH         STREAMS_GROUP, with settings     SHARE_GROUP
+    a member              MEMBER        STREAMS_MEMBER                   SHARE_MEMBER
+    the target's epoch    TARGET_EPOCH  STREAMS_TARGET_EPOCH             SHARE_TARGET_EPOCH
+    a member's target     TARGET        STREAMS_TARGET: tasks            SHARE_TARGET
+    what a member has     CURRENT       STREAMS_CURRENT: tasks           SHARE_CURRENT, nothing is revoked
+    the topics            PATTERN       STREAMS_TOPOLOGY                 SHARE_PARTITIONS, whose share state is kept
 """
 
 import zlib
@@ -9,7 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from coordinator.base.states import Phase
+from msgspec import structs
+
 from coordinator.messages.events import (
     GroupConverted,
     GroupEmptied,
@@ -18,6 +28,7 @@ from coordinator.messages.events import (
     MemberJoined,
     RebalanceCompleted,
 )
+from coordinator.messages.group_records import Subtopology
 from coordinator.messages.observed_events import (
     HistoryGap,
     MemberGone,
@@ -33,19 +44,49 @@ from streaming.observe.inference import (
     Difference,
     because,
     changed_assignor,
+    changed_configs,
+    changed_streams_member,
     changed_subscription,
     changed_topics,
+    changed_topology,
     difference,
     is_overdue,
     overdue,
     preferred_assignors,
     resolved_pattern,
+    share_state_ready,
     tied_assignors,
 )
 from streaming.observe.names import id_text
-from streaming.observe.publishing import CONSUMER, PUBLISHED_MEMBERS_FREE, Publisher, owners_of, state_of, subscribed_by
+from streaming.observe.publishing import (
+    CONSUMER,
+    PUBLISHED_MEMBERS_FREE,
+    SHARE,
+    STREAMS,
+    Publisher,
+    is_settled,
+    owners_of,
+    partitions_of,
+    required_topics,
+    state_of,
+    subscribed_by,
+    topics_of,
+)
+from streaming.observe.schemas import SHARE as OF_SHARE
+from streaming.observe.schemas import STREAMS as OF_STREAMS
 from streaming.observe.schemas import Kind
-from streaming.observe.state import AWAY_EPOCH, REASONS_MAX, Change, Group, HashChange, Member, Owned, Reason
+from streaming.observe.state import (
+    AWAY_EPOCH,
+    NO_TOPOLOGY,
+    REASONS_MAX,
+    Change,
+    Group,
+    HashChange,
+    Member,
+    Owned,
+    Reason,
+    StreamsPart,
+)
 
 RECORDED = "recorded"
 
@@ -54,6 +95,9 @@ FIRST_EPOCH = 2
 
 NO_HASH = 0
 """The metadata hash of a group without a topic, and of all groups of brokers before 4.1."""
+
+FIRST_STATE = {CONSUMER: 0, SHARE: 0, STREAMS: 1}
+"""The number of the state Stable of a member's record. The numbers of the other states follow."""
 
 
 class Step(NamedTuple):
@@ -73,18 +117,19 @@ class Origin(Enum):
 
 
 def take_run(
-    publisher: Publisher, group: Group, steps: Sequence[Step], hole_end: int, origin: Origin = Origin.NEW
+    publisher: Publisher, group: Group, kind: str, steps: Sequence[Step], hole_end: int, origin: Origin = Origin.NEW
 ) -> None:
     """Change a group by the records of one run, and publish the differences.
 
     Args:
+        kind: The type that the group has since.
         hole_end: The offset after the last hole in the partition.
-        origin: Only of a group that is not of the consumer protocol yet.
+        origin: Only of a group that does not have this type yet.
     """
-    is_first, is_large = group.type != CONSUMER, len(group.members) > PUBLISHED_MEMBERS_FREE
+    is_first, is_large = group.type != kind, len(group.members) > PUBLISHED_MEMBERS_FREE
     before = None if is_first or is_large else publisher.record_of(group)
     phase, generation = state_of(group), group.generation
-    run = _Run(publisher, group, steps, hole_end, origin)
+    run = _Run(publisher, group, kind, steps, hole_end, origin)
     run.apply()
     run.publish()
     if group.is_settling:
@@ -111,12 +156,12 @@ class _Run:
     """
 
     def __init__(
-        self, publisher: Publisher, group: Group, steps: Sequence[Step], hole_end: int, origin: Origin
+        self, publisher: Publisher, group: Group, kind: str, steps: Sequence[Step], hole_end: int, origin: Origin
     ) -> None:
-        self.publisher, self.group, self.steps = publisher, group, steps
+        self.publisher, self.group, self.kind, self.steps = publisher, group, kind, steps
         self.at_ms = steps[-1].at_ms
-        self.is_upgrade = group.type != CONSUMER and origin is Origin.CLASSIC
-        self.is_first = group.type != CONSUMER and not self.is_upgrade
+        self.is_upgrade = group.type != kind and origin is Origin.CLASSIC
+        self.is_first = group.type != kind and not self.is_upgrade
         self.is_complete = origin is not Origin.UNKNOWN and (self.is_first or group.at_offset >= hole_end)
         self.generation_before = group.generation
         self.touched = None if self.is_upgrade else dict.fromkeys(step.entry.name for step in steps)
@@ -124,10 +169,13 @@ class _Run:
         self.before = {} if self.is_first else dict(group.members)
         self.placed: set[str] = set()
         self.patterns_before = dict(group.patterns)
-        self.hash_before = group.metadata_hash if group.type == CONSUMER else None
+        self.hash_before = group.metadata_hash if group.type == kind else None
+        self.subtopologies_before, self.configs_before = group.subtopologies, group.configs
+        self.validated_before = group.validated_epoch
         self.old_topics_before = dict(group.old_topics)
         self.has_old_topics = self.has_lost_old_topics = False
         self.away: list[Member] = []
+        self.ready: list[Reason] = []
         self.epoch: int | None = None
         self.planned_ms: int | None = None
 
@@ -136,8 +184,8 @@ class _Run:
     def apply(self) -> None:
         """Change the group by each record."""
         group = self.group
-        if group.type != CONSUMER:
-            group.type, group.protocol_type, group.protocol_name, group.leader = CONSUMER, None, None, None
+        if group.type != self.kind:
+            group.type, group.protocol_type, group.protocol_name, group.leader = self.kind, None, None, None
             group.released, group.assignment_epoch, group.is_settling = None, 0, self.is_first
             group.metadata_hash, group.old_topics = None, {}
             if self.is_first:
@@ -146,7 +194,7 @@ class _Run:
             if taker := _TAKERS.get(step.entry.kind):
                 taker(self, step)
         if self.epoch is not None:
-            self.publisher.topics.update(subscribed_by(group.members.values(), group.patterns))
+            self.publisher.topics.update(topics_of(group))
         group.at_offset = self.steps[-1].offset
 
     def take_member(self, step: Step) -> None:
@@ -155,22 +203,23 @@ class _Run:
         if value is None:
             self.group.members.pop(id_, None)
             return
-        classic = value["classic_member_metadata"]
+        classic = value.get("classic_member_metadata")
         member = Member(
             member_id=id_,
-            group_instance_id=value["instance_id"],
+            group_instance_id=value.get("instance_id"),
             client_id=value["client_id"],
             client_host=value["client_host"],
             session_timeout_ms=classic["session_timeout_ms"] if classic else None,
-            rebalance_timeout_ms=value["rebalance_timeout_ms"],
+            rebalance_timeout_ms=value.get("rebalance_timeout_ms"),
             first=earlier.first if earlier else step.offset,
             last_commit_ms=earlier.last_commit_ms if earlier else None,
-            topics=sorted(value["subscribed_topic_names"]),
-            regex=value["subscribed_topic_regex"] or None,
+            topics=sorted(value.get("subscribed_topic_names", ())),
+            regex=value.get("subscribed_topic_regex") or None,
             rack_id=value["rack_id"],
-            assignor=value["server_assignor"],
+            assignor=value.get("server_assignor"),
             is_classic=classic is not None,
             is_placed=earlier.is_placed if earlier else not self.group.is_settling,
+            streams=_streams_part(value, earlier.streams if earlier else None) if self.kind == STREAMS else None,
         )
         if earlier is not None:
             member.epoch, member.state, member.target = earlier.epoch, earlier.state, earlier.target
@@ -184,12 +233,20 @@ class _Run:
             return
         if value["member_epoch"] == AWAY_EPOCH and member.epoch != AWAY_EPOCH:
             self.away.append(member)
-        member.epoch, member.state = value["member_epoch"], value["state"]
+        member.epoch, member.state = value["member_epoch"], value["state"] - FIRST_STATE[self.kind]
         member.unrevoked_ms = step.at_ms if member.state == UNREVOKED else None
         held = set(_partitions(member.assigned, member.revoking))
-        member.assigned = _owned(value["assigned_partitions"])
-        member.revoking = _owned(value["partitions_pending_revocation"])
-        if gained := set(_partitions(member.assigned)) - held:
+        if (streams := member.streams) is not None:
+            member.assigned = _tasks(value["active_tasks"])
+            member.revoking = _tasks(value["active_tasks_pending_revocation"])
+            streams.standby, streams.warmup = _tasks(value["standby_tasks"]), _tasks(value["warmup_tasks"])
+            streams.standby_revoking = _tasks(value["standby_tasks_pending_revocation"])
+            streams.warmup_revoking = _tasks(value["warmup_tasks_pending_revocation"])
+        else:
+            member.assigned = _owned(value["assigned_partitions"])
+            member.revoking = _owned(value.get("partitions_pending_revocation", ()))
+        gained = set(_partitions(member.assigned)) - held
+        if gained and self.kind != SHARE:  # several members of a share group may have one partition
             self._take_from_others(member, gained)
         if not member.is_placed:
             member.is_placed = True
@@ -204,21 +261,50 @@ class _Run:
                     if number in held.get(topic_id, ()):
                         held[topic_id].remove(number)
                         if not self.is_first:
-                            self.owned |= dict.fromkeys(
-                                self.publisher.names.places({topic_id: [number]}), other.member_id
-                            )
+                            places = partitions_of(self.group, self.publisher.names, {topic_id: [number]})
+                            self.owned |= dict.fromkeys(places, other.member_id)
 
     def take_target(self, step: Step) -> None:
         member, value = self.group.members.get(step.entry.name), step.entry.value
-        if member is not None and value is not None:
+        if member is None or value is None:
+            return
+        if (streams := member.streams) is not None:
+            member.target = _tasks(value["active_tasks"])
+            streams.target_standby, streams.target_warmup = (
+                _tasks(value["standby_tasks"]),
+                _tasks(value["warmup_tasks"]),
+            )
+        else:
             member.target = _owned(value["topic_partitions"])
 
     def take_epoch(self, step: Step) -> None:
-        if step.entry.value is not None:
-            epoch = step.entry.value["epoch"]
+        value = step.entry.value
+        if value is not None:
+            epoch = value["epoch"]
             if epoch != self.group.generation or self.group.is_settling:
                 self.epoch = epoch
-            self.group.generation, self.group.metadata_hash = epoch, step.entry.value["metadata_hash"]
+            self.group.generation, self.group.metadata_hash = epoch, value["metadata_hash"]
+            if self.kind == STREAMS:
+                self.group.validated_epoch = value["validated_topology_epoch"]
+                self.group.configs = {each["key"]: each["value"] for each in value["last_assignment_configs"]}
+
+    def take_topology(self, step: Step) -> None:
+        value = step.entry.value
+        self.group.topology_epoch = NO_TOPOLOGY if value is None else value["epoch"]
+        self.group.subtopologies = {
+            each["subtopology_id"]: _subtopology(each) for each in (value or {"subtopologies": ()})["subtopologies"]
+        }
+
+    def take_share_partitions(self, step: Step) -> None:
+        """Note the partitions whose share state is there, and those whose state is being made."""
+        group, value = self.group, step.entry.value or {"initializing_topics": (), "initialized_topics": ()}
+        before = group.initialized
+        group.initializing, group.initialized = (
+            _owned(value["initializing_topics"]),
+            _owned(value["initialized_topics"]),
+        )
+        if (ready := share_state_ready(before, group.initialized, self.publisher.names)) is not None:
+            self.ready.append(ready)
 
     def take_target_epoch(self, step: Step) -> None:
         if step.entry.value is not None:
@@ -260,7 +346,7 @@ class _Run:
                 GroupConverted,
                 group,
                 self.at_ms,
-                group_type=CONSUMER,
+                group_type=self.kind,
                 members=len(group.members),
                 generation_before=self.generation_before,
             )
@@ -327,7 +413,7 @@ class _Run:
     def _wait_for_epoch(self, found: Difference) -> None:
         """Note the causes of the next epoch. It comes in the same run or, for a pattern, in a later one."""
         joined, causes = list(found.joined), list[Reason]()
-        if self.is_upgrade:
+        if self.is_upgrade and self.kind == CONSUMER:
             first = next((member for member in joined if not member.is_classic), None)
             causes.append(because(ObservedCause.PROTOCOL_UPGRADED, first))
             joined = [member for member in joined if member is not first]
@@ -338,6 +424,7 @@ class _Run:
         causes += [because(ObservedCause.MEMBER_JOINED, member) for member in joined]
         causes += self._changed_members(found)
         causes += self._resolved_patterns()
+        causes += self.ready
         self.group.waiting = [*self.group.waiting, *causes][:REASONS_MAX]
 
     def _changed_members(self, found: Difference) -> Iterator[Reason]:
@@ -351,7 +438,9 @@ class _Run:
         pairs = [(self.before[id_], after[id_]) for id_ in self.touched or () if id_ in self.before and id_ in after]
         pairs += found.replaced
         yield from filter(None, (changed_subscription(*pair) for pair in pairs))
-        if self.epoch is not None and (changed := [*filter(None, (changed_assignor(*pair) for pair in pairs))]):
+        if self.kind == STREAMS and self.epoch is not None:
+            yield from filter(None, (changed_streams_member(*pair) for pair in pairs))
+        elif self.epoch is not None and (changed := [*filter(None, (changed_assignor(*pair) for pair in pairs))]):
             preferred, was_preferred = preferred_assignors(after.values()), preferred_assignors(self.before.values())
             if preferred.keys() != was_preferred.keys() or len(preferred) > 1:
                 yield from changed
@@ -368,6 +457,7 @@ class _Run:
         group = self.group
         waiting, group.waiting = group.waiting, []
         of_topics, changes = self._changed_topics()
+        of_topics += self._changed_topology()
         causes = [*waiting[: REASONS_MAX - len(of_topics)], *of_topics] or [self._only_cause()]
         now_ms = group.advance(self.at_ms)
         if group.change is None:
@@ -386,8 +476,11 @@ class _Run:
         group, before = self.group, self.hash_before
         if self.has_lost_old_topics and group.metadata_hash and before == NO_HASH:
             return [because(ObservedCause.BROKERS_UPGRADED)], ()
-        names = subscribed_by(group.members.values(), group.patterns)
-        names_before = subscribed_by(self.before.values(), self.patterns_before)
+        names = topics_of(group)
+        if self.kind == STREAMS:
+            names_before = required_topics(self.subtopologies_before)
+        else:
+            names_before = subscribed_by(self.before.values(), self.patterns_before)
         both = set(names).intersection(names_before)
         if self.has_old_topics and self.old_topics_before:
             old, new = (
@@ -401,6 +494,17 @@ class _Run:
             HashChange(group.group_id, group.generation, before, group.metadata_hash or NO_HASH, names_before, names)
         )
         return [because(ObservedCause.TOPICS_CHANGED)] * (names == names_before), ()
+
+    def _changed_topology(self) -> list[Reason]:
+        """Return the causes that lie in the settings and the topology of a streams group, unless it has just begun."""
+        group = self.group
+        if self.kind != STREAMS or not self.before:
+            return []
+        changes = (
+            changed_configs(self.configs_before, group.configs),
+            changed_topology(self.validated_before, group.validated_epoch),
+        )
+        return [each for each in changes if each is not None]
 
     def _only_cause(self) -> Reason:
         """Return the cause of an epoch that no member has caused. Without another hash, it is no topic."""
@@ -429,7 +533,7 @@ class _Run:
                 self.publisher.event(GroupEmptied, group, self.at_ms)
             return
         change = group.change
-        if change is None or state_of(group) is not Phase.STABLE:
+        if change is None or not is_settled(group):
             return
         group.change = None
         now_ms = group.advance(self.at_ms)
@@ -458,10 +562,24 @@ _TAKERS: Mapping[Kind, Callable[[_Run, Step], None]] = {
     Kind.CURRENT: _Run.take_current,
     Kind.PATTERN: _Run.take_pattern,
     Kind.OLD_TOPICS: _Run.take_old_topics,
+    Kind.STREAMS_GROUP: _Run.take_epoch,
+    Kind.STREAMS_MEMBER: _Run.take_member,
+    Kind.STREAMS_TARGET_EPOCH: _Run.take_target_epoch,
+    Kind.STREAMS_TARGET: _Run.take_target,
+    Kind.STREAMS_CURRENT: _Run.take_current,
+    Kind.STREAMS_TOPOLOGY: _Run.take_topology,
+    Kind.SHARE_GROUP: _Run.take_epoch,
+    Kind.SHARE_MEMBER: _Run.take_member,
+    Kind.SHARE_TARGET_EPOCH: _Run.take_target_epoch,
+    Kind.SHARE_TARGET: _Run.take_target,
+    Kind.SHARE_CURRENT: _Run.take_current,
+    Kind.SHARE_PARTITIONS: _Run.take_share_partitions,
 }
 
-OF_CONSUMERS = frozenset(_TAKERS)
-"""The records of groups of the consumer protocol."""
+TYPES: Mapping[Kind, str] = {
+    kind: SHARE if kind in OF_SHARE else STREAMS if kind in OF_STREAMS else CONSUMER for kind in _TAKERS
+}
+"""The types of groups with epochs, by their records."""
 
 
 def _partitions(*parts: Owned) -> Iterator[tuple[str, int]]:
@@ -473,6 +591,31 @@ def _partitions(*parts: Owned) -> Iterator[tuple[str, int]]:
 
 def _owned(parts: Iterable[dict[str, Any]]) -> Owned:
     return {id_text(part["topic_id"]) or "": sorted(part["partitions"]) for part in parts}
+
+
+def _tasks(parts: Iterable[dict[str, Any]]) -> Owned:
+    return {part["subtopology_id"]: sorted(part["partitions"]) for part in parts}
+
+
+def _subtopology(value: Mapping[str, Any]) -> Subtopology:
+    repartition = [each["name"] for each in value["repartition_source_topics"]]
+    return Subtopology(
+        sources=tuple(sorted({*value["source_topics"], *repartition})),
+        repartition_sources=tuple(sorted(repartition)),
+        repartition_sinks=tuple(sorted(value["repartition_sink_topics"])),
+        changelogs=tuple(sorted(each["name"] for each in value["state_changelog_topics"])),
+    )
+
+
+def _streams_part(value: Mapping[str, Any], earlier: StreamsPart | None) -> StreamsPart:
+    endpoint = value["user_endpoint"]
+    said = {
+        "topology_epoch": value["topology_epoch"],
+        "process_id": value["process_id"],
+        "endpoint": f"{endpoint['host']}:{endpoint['port']}" if endpoint else None,
+        "tags": {each["key"]: each["value"] for each in value["client_tags"]},
+    }
+    return StreamsPart(**said) if earlier is None else structs.replace(earlier, **said)
 
 
 def _racks(topic: Mapping[str, Any]) -> list[tuple[int, list[str]]]:
