@@ -26,8 +26,10 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from coordinator.base.states import GroupType
 from coordinator.messages.events import AnyEvent
 from coordinator.messages.fields import Event
+from streaming.kafka.offsets import ShareOffsets
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.views import Raw, Views
 from streaming.views.api import answers as say
@@ -168,9 +170,13 @@ class LiveViews:
             with self.lock:
                 self._feed.add(record.group_id, record if isinstance(record, Event) else None)
 
-    def publish_lag_changes(self, ends: Ends) -> None:
-        """Store new ends of logs, and publish each group whose lag they change."""
+    def publish_lag_changes(self, ends: Ends, positions: ShareOffsets) -> None:
+        """Store new ends of logs and new positions of share groups, and publish each group whose lag they change."""
         with self.lock:
+            for group_id, of_group in positions.items():
+                if (group := self.views.groups.get(group_id)) is not None and group.share_offsets != of_group:
+                    group.share_offsets = of_group
+                    self._feed.add(group_id)
             moved = {place for place, end in ends.items() if self._ends.get(place) != end}
             self._ends = dict(ends)
             for group in self.views.present():
@@ -187,6 +193,11 @@ class LiveViews:
         """Return the partitions whose logs' ends are needed, with the lowest committed offset of each."""
         with self.lock:
             return lowest_committed(self.views.present())
+
+    def share_groups(self) -> list[str]:
+        """Return the share groups, whose positions no topic has."""
+        with self.lock:
+            return [group.group_id for group in self.views.present() if group.type is GroupType.SHARE]
 
     def set_status(self, status: Status) -> None:
         """Set the state of reading. After catching up, every browser loads everything again."""

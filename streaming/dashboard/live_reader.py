@@ -13,6 +13,7 @@ from typing import Self
 from streaming.config.settings import Settings
 from streaming.dashboard.live import LiveViews, Phase, Status
 from streaming.errors import BrokerUnreachable, NoCoordinator
+from streaming.kafka.share_offsets import ShareOffsetReader
 from streaming.progress import Work, logged
 from streaming.views.api.view_reader import ViewReader
 from streaming.views.state.lag import EndOffsets
@@ -92,13 +93,16 @@ class LiveReader:
 
     def _ask_for_ends(self) -> None:
         ends: EndOffsets | None = None
+        positions = ShareOffsetReader(self._settings)
         ours = self._settings.groups_topic, 0  # so that unavailable brokers are noticed even without groups
         while not self._stopping.is_set():
             with self._log_exceptions("lag"):
                 ends = ends or EndOffsets(self._settings)
-                self._live.publish_lag_changes(ends.bounds({**self._live.wanted_ends(), ours: None}))
+                bounds = ends.bounds({**self._live.wanted_ends(), ours: None})
+                self._live.publish_lag_changes(bounds, positions.of(self._live.share_groups()))
                 self._are_back()
             self._stopping.wait(PAUSES_S[self._live.status.phase])
+        positions.close()
 
     # -- unavailable brokers -------------------------------------------------------------------------------------------
 

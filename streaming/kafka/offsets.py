@@ -67,6 +67,22 @@ class Offsets(NamedTuple):
         return {partition: offset for (_, partition), offset in self.known.items()}
 
 
+class ShareOffset(NamedTuple):
+    """The position of a share group in a partition.
+
+    Args:
+        start: The first offset that is not acknowledged. It may stay behind while records after it are.
+        lag: The records that nobody has acknowledged; None if the broker does not tell it.
+    """
+
+    start: int
+    lag: int | None
+
+
+ShareOffsets = dict[str, dict[tuple[str, int], ShareOffset]]
+"""The positions of share groups, by group and partition."""
+
+
 class OffsetAsker:
     """Asks for offsets. Several threads may use it.
 

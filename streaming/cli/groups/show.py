@@ -5,6 +5,7 @@ They need only the brokers. So they work while the coordinator is unavailable.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import closing
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -132,15 +133,27 @@ def remembered(views: Views, group_id: str) -> GroupView:
 
 
 def ends_of(settings: Settings, groups: Iterable[GroupView]) -> Ends:
-    """Return both ends of the logs of the groups' partitions from the brokers; none if no broker answers."""
+    """Return both ends of the logs of the groups' partitions from the brokers; none if no broker answers. Store the
+    positions of share groups in these."""
+    groups = list(groups)
     wanted = lowest_committed(groups)
-    if not wanted:
-        return {}
     try:
-        return EndOffsets(settings).bounds(wanted)
+        _add_share_offsets(settings, [group for group in groups if group.type is GroupType.SHARE])
+        return EndOffsets(settings).bounds(wanted) if wanted else {}
     except BrokerUnreachable as error:
         tell(f"The lag is unknown: {error}")
         return {}
+
+
+def _add_share_offsets(settings: Settings, groups: list[GroupView]) -> None:
+    if not groups:
+        return
+    from streaming.kafka.share_offsets import ShareOffsetReader  # only this function needs this slow import
+
+    with closing(ShareOffsetReader(settings)) as reader:
+        positions = reader.of([group.group_id for group in groups])
+    for group in groups:
+        group.share_offsets = positions.get(group.group_id, {})
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ from streaming.views.state.causes import GroupKind
 from streaming.views.state.fields import PartitionKey, held, known, protocol_of, state_of
 from streaming.views.state.group import GroupView, weight
 from streaming.views.state.lag import Ends, gone_unread, lag
+from streaming.views.state.lag import lags as lags_of
 from streaming.views.state.streams_tasks import tasks_of, tasks_of_member
 from streaming.views.text import naming
 
@@ -56,8 +57,8 @@ HOUR_MS = 3_600_000
 def summary(group: GroupView, ends: Ends, now_ms: int) -> GroupSummary:
     """Return one line about a group."""
     record, committed = group.record, group.committed()
-    places = group.owned().keys() | group.shared().keys() | committed.keys()
-    lags = _known(lag(ends.get(place), offset.offset) for place, offset in committed.items())
+    places = group.owned().keys() | group.shared().keys() | group.share_offsets.keys() | committed.keys()
+    lags = _known(lags_of(group, ends).values())
     gone = _known(gone_unread(ends.get(place), offset.offset) for place, offset in committed.items())
     started = _begun(group, now_ms - HOUR_MS)
     last = latest(group.events)
@@ -131,17 +132,19 @@ def offsets(group: GroupView, ends: Ends) -> list[OffsetRow]:
     """Return a group's position in each partition with an owner or a committed offset, by topic and partition."""
     owned, of_all, planned = group.owned(), group.committed(), group.planned()
     rows = []
-    for topic, partition in sorted(owned.keys() | group.shared().keys() | of_all.keys() | planned.keys()):
+    of_share = group.shared().keys() | group.share_offsets.keys()
+    for topic, partition in sorted(owned.keys() | of_share | of_all.keys() | planned.keys()):
         committed, owner = of_all.get((topic, partition)), owned.get((topic, partition))
         next_owner = planned.get((topic, partition))
         log, at = ends.get((topic, partition)), committed.offset if committed else None
+        position = group.share_offsets.get((topic, partition))
         rows.append(
             OffsetRow(
                 topic=topic,
                 partition=partition,
-                committed_offset=committed.offset if committed else None,
+                committed_offset=at if position is None else position.start,
                 end_offset=log.end if log else None,
-                lag=lag(log, at),
+                lag=lag(log, at) if position is None else position.lag,
                 gone_unread=gone_unread(log, at),
                 leader_epoch=committed.leader_epoch if committed and committed.leader_epoch >= 0 else None,
                 metadata=committed.metadata if committed else None,

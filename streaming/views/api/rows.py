@@ -100,7 +100,8 @@ class OffsetRow(Struct, kw_only=True):
     """A partition that has an owner or a committed offset, or that a plan has given to a member.
 
     Args:
-        lag: How many records of the log are not committed.
+        committed_offset: The committed offset; in a share group, the first offset that is not acknowledged.
+        lag: How many records of the log are not committed; in a share group, not acknowledged.
         gone_unread: How many records below the log's start were not committed: retention has deleted them unread.
         next_member_id: The member to which the latest plan gives the partition, if it is not the owner; null without
             one, and in a classic group.

@@ -26,7 +26,7 @@ from streaming.views.metrics import observed, policies
 from streaming.views.metrics.families import Family, Figure, Histogram, Sample, by_label, histogram, one_value
 from streaming.views.state.fields import AWAY, held, known, state_of
 from streaming.views.state.group import DURATIONS_MS, GroupView, Tallied
-from streaming.views.state.lag import Ends, gone_unread, lag
+from streaming.views.state.lag import Ends, gone_unread, lags
 
 TOPICS_OF_A_GROUP_MAX = 200
 """The limit for one group. Topics with owners come first, then topics that the brokers have, then all others."""
@@ -100,8 +100,8 @@ def _last_commit_s(group: GroupView) -> float | None:
 
 
 def _lags(group: GroupView, ends: Ends) -> Iterator[tuple[str, int, int]]:
-    for (topic, partition), offset in group.committed().items():
-        if (lag_records := lag(ends.get((topic, partition)), offset.offset)) is not None:
+    for (topic, partition), lag_records in lags(group, ends).items():
+        if lag_records is not None:
             yield topic, partition, lag_records
 
 

@@ -42,6 +42,7 @@ from coordinator.messages.policy_events import (
     SeatTaken,
     SeatVacated,
 )
+from streaming.kafka.offsets import ShareOffset
 from streaming.views.state.causes import COOPERATIVE_ROUND, GroupKind, is_further_round, kind_of
 from streaming.views.state.fields import PartitionKey, held, known
 from streaming.views.state.partition_moves import WaitingPartitions
@@ -201,6 +202,7 @@ class GroupView(Struct):
         topics_named: By group epoch, the events that name its changed topics.
         has_holds: Whether a policy has ever had an effect.
         waiting_partitions: The partitions that waited for their owners, as the records show them.
+        share_offsets: The positions of a share group by partition, as the brokers told them last. No record has them.
         ended: Until the views are live, by key the order of its last tombstone.
     """
 
@@ -220,6 +222,7 @@ class GroupView(Struct):
     topics_named: dict[int, list[TopicsNamed]] = field(default_factory=dict)
     has_holds: bool = False
     waiting_partitions: WaitingPartitions = field(default_factory=WaitingPartitions)
+    share_offsets: dict[PartitionKey, ShareOffset] = field(default_factory=dict)
     tallied: Tallied = field(default_factory=Tallied)
     versions: VersionFollower = field(default_factory=VersionFollower)
     ended: dict[str, Order] = field(default_factory=dict)

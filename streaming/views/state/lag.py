@@ -41,15 +41,15 @@ Ends = Mapping[PartitionKey, Bounds]
 
 
 def places(groups: Iterable[GroupView]) -> set[PartitionKey]:
-    """Return the partitions that groups have committed or own."""
-    return {place for group in groups for place in (*group.committed(), *group.owned())}
+    """Return the partitions that groups have committed, own or share."""
+    return {place for group in groups for place in (*group.committed(), *group.owned(), *group.shared())}
 
 
 def lowest_committed(groups: Iterable[GroupView]) -> dict[PartitionKey, int | None]:
     """Return the partitions that groups have committed or own, with the lowest committed offset; None without one."""
     lowest: dict[PartitionKey, int | None] = {}
     for group in groups:
-        for place in group.owned():
+        for place in (*group.owned(), *group.shared()):
             lowest.setdefault(place, None)
         for place, committed in group.committed().items():
             known = lowest.get(place)
@@ -60,6 +60,13 @@ def lowest_committed(groups: Iterable[GroupView]) -> dict[PartitionKey, int | No
 def lag(log: Bounds | None, committed: int | None) -> int | None:
     """Return the number of records in a log that a group has not committed, 0 or more; None if an offset is unknown."""
     return None if log is None or committed is None or committed < 0 else max(0, log.end - max(log.begin, committed))
+
+
+def lags(group: GroupView, ends: Ends) -> dict[PartitionKey, int | None]:
+    """Return the lag of each partition that a group has committed, or in which a share group has a position."""
+    if group.share_offsets:
+        return {place: position.lag for place, position in group.share_offsets.items()}
+    return {place: lag(ends.get(place), offset.offset) for place, offset in group.committed().items()}
 
 
 def gone_unread(log: Bounds | None, committed: int | None) -> int | None:

@@ -13,6 +13,8 @@ from streaming.cli.lib.lines import MEMBERS, member_lines
 from streaming.cli.lib.output import Output, OutputFormat
 from streaming.config.settings import Settings
 from streaming.errors import NotFound
+from streaming.kafka.offsets import ShareOffset, ShareOffsets
+from streaming.kafka.share_offsets import ShareOffsetReader
 from streaming.views import GroupView
 from streaming.views.api import answers
 from streaming.views.api.lives import Life
@@ -161,3 +163,25 @@ def test_metrics_have_members_and_no_count_of_what_is_not_recorded(recording: st
     assert (samples["groupcoord_group_members"], samples["groupcoord_group_idle_members"]) == (2, 0)
     assert ("groupcoord_group_lag" in samples) is (recording == "streams")
     assert "groupcoord_members_left_total" not in samples
+
+
+def test_positions_of_a_share_group_are_those_that_the_brokers_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lag does not follow from the end of the log."""
+    group = Replay.until("share", 2).group
+    positions = {("lines", 0): ShareOffset(3, 4), ("lines", 1): ShareOffset(5, None)}
+    asked: list[str] = []
+
+    def of(_: object, group_ids: list[str]) -> ShareOffsets:
+        asked.extend(group_ids)
+        return {GROUP: positions}
+
+    monkeypatch.setattr(ShareOffsetReader, "of", of)
+    monkeypatch.setattr(show.EndOffsets, "__init__", lambda *_: None)
+    monkeypatch.setattr(show.EndOffsets, "bounds", lambda _, wanted: {place: Bounds(0, 60) for place in wanted})
+    streams = Replay.until("streams", 2).group
+    ends = show.ends_of(SETTINGS, [group, streams])
+    assert asked == [GROUP], "only the share group"
+    first, second = answers.offsets(group, ends)
+    assert (first.committed_offset, first.end_offset, first.lag) == (3, 60, 4)
+    assert (second.committed_offset, second.end_offset, second.lag) == (5, 60, None)
+    assert answers.summary(group, ends, group.events[-1].at_ms).total_lag == 4

@@ -40,7 +40,7 @@ def stage() -> Stage:
     stage.members["pay"].remove(bo)
     stage.joins("pay")
     stage.shares("pay", PLACES)
-    stage.live.publish_lag_changes({("orders", 0): Bounds(0, 100)})
+    stage.live.publish_lag_changes({("orders", 0): Bounds(0, 100)}, {})
     return stage
 
 

@@ -7,23 +7,16 @@ Source: KIP-848, KIP-1319, and Kafka's files of these names.
 """
 
 import sys
-from types import new_class
-from typing import Any
 
-from kafka.protocol.api_message import ApiMessage
+from streaming.kafka.definitions import message_class
 
+_HERE = sys.modules[__name__]
 
-def _message(name: str) -> Any:
-    """Return the class of the message that the file of this name defines."""
-    own = {"__module__": __name__}
-    return new_class(name, (ApiMessage,), {"load_json": sys.modules[__name__]}, lambda body: body.update(own))
-
-
-ConsumerGroupHeartbeatRequest = _message("ConsumerGroupHeartbeatRequest")
-ConsumerGroupHeartbeatResponse = _message("ConsumerGroupHeartbeatResponse")
-ConsumerGroupDescribeRequest = _message("ConsumerGroupDescribeRequest")
-ConsumerGroupDescribeResponse = _message("ConsumerGroupDescribeResponse")
-DeleteGroupsRequest = _message("DeleteGroupsRequest")
-DeleteGroupsResponse = _message("DeleteGroupsResponse")
-TxnOffsetCommitRequest = _message("TxnOffsetCommitRequest")
-TxnOffsetCommitResponse = _message("TxnOffsetCommitResponse")
+ConsumerGroupHeartbeatRequest = message_class(_HERE, "ConsumerGroupHeartbeatRequest")
+ConsumerGroupHeartbeatResponse = message_class(_HERE, "ConsumerGroupHeartbeatResponse")
+ConsumerGroupDescribeRequest = message_class(_HERE, "ConsumerGroupDescribeRequest")
+ConsumerGroupDescribeResponse = message_class(_HERE, "ConsumerGroupDescribeResponse")
+DeleteGroupsRequest = message_class(_HERE, "DeleteGroupsRequest")
+DeleteGroupsResponse = message_class(_HERE, "DeleteGroupsResponse")
+TxnOffsetCommitRequest = message_class(_HERE, "TxnOffsetCommitRequest")
+TxnOffsetCommitResponse = message_class(_HERE, "TxnOffsetCommitResponse")
