@@ -36,7 +36,7 @@ def test_changed_racks_and_a_topic_deleted_while_no_observer_runs(tmp_path: Path
         admin.alter_configs([ConfigResource(ConfigResourceType.GROUP, GROUP, configs=AT_ONCE)])
         admin.close()
         with kafka_group(servers, GROUP) as group:
-            seen: Any = Shown(services[0], group)  # type: ignore[arg-type]
+            seen: Any = Shown(services[0], group.group_id)  # type: ignore[arg-type]
             group.join("ana", **MODERN).await_owned(0, 1, 2, 3)
             services[0].await_ready()
             seen.await_why(lambda told: told.cause == "member_joined")

@@ -30,14 +30,14 @@ AT = r"\d\d:\d\d:\d\d\.\d{3}"
 class Shown:
     """A group of Kafka's coordinator, as the commands read it."""
 
-    def __init__(self, observer: Observer, group: KafkaGroup) -> None:
-        self._settings, self._group_id = observer.settings, group.group_id
+    def __init__(self, observer: Observer, group_id: str) -> None:
+        self._settings, self.group_id = observer.settings, group_id
 
     def views(self) -> Views:
-        return folded(self._settings, [self._group_id])
+        return folded(self._settings, [self.group_id])
 
     def group(self) -> GroupView:
-        return self.views().groups[self._group_id]
+        return self.views().groups[self.group_id]
 
     def await_why(self, is_wanted: Callable[[Why], object]) -> Why:
         """Wait until the last rebalance is as wanted, and return its explanation."""
@@ -45,7 +45,7 @@ class Shown:
 
         def look() -> bool:
             views = self.views()
-            group = views.groups.get(self._group_id)
+            group = views.groups.get(self.group_id)
             told[:] = [why(group) if group is not None else None]
             return bool(told[0] is not None and is_wanted(told[0]))
 
@@ -55,20 +55,20 @@ class Shown:
 
     def told(self) -> list[str]:
         """Return the texts of the group's events, also after its end."""
-        events = Reader(self._settings, self._group_id).events()
+        events = Reader(self._settings, self.group_id).events()
         return [to_line(decode_event(msgspec.json.encode(event)), 0).text for event in events]
 
     def lines(self) -> list[str]:
         """Return the texts of the timeline; none before the observer has published the group."""
         views = self.views()
-        group = views.groups.get(self._group_id)
+        group = views.groups.get(self.group_id)
         return [] if group is None else [line.text for line in timeline_lines(answers.timeline(views, group))]
 
 
 @contextmanager
 def shown(broker: Broker, observer: Observer, name: str) -> Iterator[tuple[KafkaGroup, Shown]]:
     with kafka_group(broker.bootstrap_servers, name) as group:
-        yield group, Shown(observer, group)
+        yield group, Shown(observer, group.group_id)
 
 
 def test_members_that_join_leave_and_are_killed(broker: Broker, observer: Observer) -> None:

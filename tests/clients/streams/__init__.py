@@ -6,7 +6,8 @@ Its own jar is fetched by its test only, beside the jars of the broker. RocksDB 
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from streaming.embedded import BROKER, die_with_parent, fetch, find_java
@@ -16,7 +17,7 @@ from tests.tools import needed
 
 HERE = Path(__file__).parent
 STREAMS = Bundle("streams", "Kafka Streams", HERE)
-COMPILE_WAIT_S = 300.0
+COMPILE_WAIT_S, STOP_WAIT_S = 300.0, 120.0
 CLASSIC = {"consumer.session.timeout.ms": "6000"}
 STREAMS_PROTOCOL = {"group.protocol": "streams"}
 
@@ -55,6 +56,17 @@ class WordCounts:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )  # fmt: skip
+
+    @contextmanager
+    def running(self, number: int, **settings: str) -> Iterator[None]:
+        """Return a context manager in which an instance runs. It is stopped in order at the end."""
+        with self.start(number, **settings) as process:
+            try:
+                yield
+                process.terminate()
+                process.wait(STOP_WAIT_S)
+            finally:
+                process.kill()
 
     def _log(self, number: int) -> Path:
         return self._folder / f"word-count-{number}.log"
