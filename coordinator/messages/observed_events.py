@@ -80,6 +80,32 @@ class OffsetsForgotten(Event, frozen=True, kw_only=True, tag="offsets_forgotten"
     why: str
 
 
+class SetOffset(Struct, frozen=True):
+    """An offset that was set; `before` is the one that was committed before, null if it is not known."""
+
+    topic: str
+    partition: int
+    before: int | None
+    after: int
+
+
+class OffsetsSet(Event, frozen=True, kw_only=True, tag="offsets_set"):
+    """Offsets were committed while the group had no members, and differ from those before.
+
+    An operator does so, most likely. A client that reads partitions of its own choice, and a tool that copies offsets
+    from another cluster, can do it too.
+
+    Args:
+        partitions: The partitions, the first ones if they are many.
+        offsets_set: The number of all partitions.
+        set_back: The number of those whose offset is lower than before.
+    """
+
+    partitions: tuple[SetOffset, ...]
+    offsets_set: int
+    set_back: int
+
+
 class TopicNamed(Event, frozen=True, kw_only=True, tag="topic_named"):
     """The name of a topic id is known. Earlier events and records of the group have the id in place of the name."""
 

@@ -5,6 +5,7 @@ cause is inferred from the difference of two generations, and one rebalance may 
 any other group the epochs are recorded, in their order.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, takewhile
@@ -13,8 +14,15 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from coordinator.base.states import GroupType
-from coordinator.messages.events import AnyEvent, MemberJoined, RebalanceStarted
-from coordinator.messages.observed_events import HistoryGap, MemberGone, TopicChange, TopicsNamed
+from coordinator.messages.events import AnyEvent, MemberJoined, RebalanceCompleted, RebalanceStarted
+from coordinator.messages.observed_events import (
+    HistoryGap,
+    MemberGone,
+    OffsetsSet,
+    SetOffset,
+    TopicChange,
+    TopicsNamed,
+)
 from streaming.views.history.advice import (
     ADVICE,
     DID,
@@ -394,6 +402,79 @@ def facts(gone: MemberGone | None) -> str:
         known.append(f"its session is {duration(gone.session_timeout_ms)}")
     text = ", ".join(known)
     return f". {text[0].upper()}{text[1:]}" if text else ""
+
+
+# -- offsets that were set ---------------------------------------------------------------------------------------------
+
+
+PARTITIONS_SHOWN = 3
+"""The partitions whose offsets a sentence names. The rest are only counted."""
+
+SETS_SHOWN = 3
+"""The events of offsets that were set that `why` names: the last ones."""
+
+BY_WHOM = "while the group had no members: an operator, most likely"
+
+
+def offsets_set(event: OffsetsSet) -> str:
+    """Return the offsets that were set in a group without members."""
+    return f"offsets of {_set_topics(event)} set{_direction(event)} ({_set_partitions(event)}) {BY_WHOM}"
+
+
+def sets_in_words(group: GroupView, rebalance: Rebalance) -> list[str]:
+    """Return a sentence for each time at which offsets were set between a rebalance and those beside it."""
+    found = [*_sets_before(group, rebalance), *_sets_after(group, rebalance)]
+    more = [f"Before, offsets were set {counted(len(found) - SETS_SHOWN, 'more time')}."]
+    return (more if len(found) > SETS_SHOWN else []) + [
+        f"Offsets of {_set_topics(each)} were set{_direction(each)} at {clock(each.at_ms)} ({_set_partitions(each)})"
+        f" {BY_WHOM}."
+        for each in found[-SETS_SHOWN:]
+    ]
+
+
+def _sets_before(group: GroupView, rebalance: Rebalance) -> list[OffsetsSet]:
+    events, found = group.events, list[OffsetsSet]()
+    for index in range(bisect_left(events, rebalance.started_ms, key=lambda event: event.at_ms) - 1, -1, -1):
+        if isinstance(events[index], RebalanceStarted | RebalanceCompleted):
+            break
+        if isinstance(event := events[index], OffsetsSet):
+            found.append(event)
+    return found[::-1]
+
+
+def _sets_after(group: GroupView, rebalance: Rebalance) -> Iterator[OffsetsSet]:
+    if rebalance.ended_ms is None:
+        return
+    events = group.events
+    for index in range(bisect_right(events, rebalance.ended_ms, key=lambda event: event.at_ms), len(events)):
+        if isinstance(events[index], RebalanceStarted):
+            return
+        if isinstance(event := events[index], OffsetsSet):
+            yield event
+
+
+def _set_topics(event: OffsetsSet) -> str:
+    return topic_names(list(dict.fromkeys(each.topic for each in event.partitions)))
+
+
+def _direction(event: OffsetsSet) -> str:
+    if event.set_back == event.offsets_set:
+        return " back"
+    is_known = all(each.before is not None for each in event.partitions)
+    return " forward" if event.set_back == 0 and is_known else ""
+
+
+def _set_partitions(event: OffsetsSet) -> str:
+    is_one_topic = len({each.topic for each in event.partitions}) == 1
+    shown = [_set_partition(each, is_one_topic=is_one_topic) for each in event.partitions[:PARTITIONS_SHOWN]]
+    if more := event.offsets_set - len(shown):
+        return f"{', '.join(shown)} and {counted(more, 'more partition')}"
+    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
+
+
+def _set_partition(each: SetOffset, *, is_one_topic: bool) -> str:
+    where = f"partition {each.partition}" if is_one_topic else f"{escape(each.topic)} {each.partition}"
+    return f"{where} {'' if each.before is None else f'from {each.before:,} '}to {each.after:,}"
 
 
 # -- explanations ------------------------------------------------------------------------------------------------------

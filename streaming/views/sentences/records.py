@@ -55,6 +55,7 @@ from coordinator.messages.observed_events import (
     MemberGone,
     ObservationBegan,
     OffsetsForgotten,
+    OffsetsSet,
     TopicNamed,
     TopicsNamed,
 )
@@ -69,7 +70,7 @@ from coordinator.messages.policy_events import (
     SeatVacated,
 )
 from coordinator.state.consumer_group import AWAY_EPOCH
-from streaming.views.sentences.observed import changed_topics, facts, gap_in_words
+from streaming.views.sentences.observed import changed_topics, facts, gap_in_words, offsets_set
 from streaming.views.sentences.rebalances import completed, handovers, started
 from streaming.views.state.streams_tasks import tasks_in_words
 from streaming.views.text import (
@@ -363,6 +364,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     HistoryGap: gap_in_words,
     MemberGone: lambda e: f"{brief(e.member_id)} is gone: {_LIKELY.get(e.likely, plain(e.likely or ''))}{facts(e)}",
     OffsetsForgotten: lambda e: f"{counted(len(e.partitions), 'offset')} forgotten: {escape(e.why)}",
+    OffsetsSet: offsets_set,
     TopicNamed: lambda e: f"the topic with the id {escape(e.topic_id)} is {escape(e.topic_name)}",
     TopicsNamed: lambda e: f"changed topics of group epoch {e.generation_id}: {changed_topics(e)}",
     GroupReleased: lambda e: f"released to {escape(e.to)}, {e.bytes} bytes",

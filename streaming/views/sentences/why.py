@@ -33,6 +33,7 @@ from streaming.views.history.waits import WaitedFor, waits
 from streaming.views.sentences.observed import (
     estimate_in_words,
     explain_observed,
+    sets_in_words,
     topics_of,
     unplanned_in_words,
     what_inferred,
@@ -200,7 +201,12 @@ def _explain_observed(group: GroupView, rebalance: Rebalance, now_ms: int | None
         who=told.who,
         advice=told.advice.text,
         flapping=told.advice.is_avoidable is True and told.cause in ("member_gone", "unknown"),
-        details=details + unplanned_in_words(rebalance) + estimate_in_words(rebalance),
+        details=[
+            *details,
+            *unplanned_in_words(rebalance),
+            *estimate_in_words(rebalance),
+            *sets_in_words(group, rebalance),
+        ],
         epochs=epochs(rebalance, named) if of_group.has_epochs else [],
         waits=waited,
     )

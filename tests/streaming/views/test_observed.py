@@ -512,3 +512,34 @@ def test_group_with_only_offsets_is_kept_by_kafka() -> None:
     views = Observed("simple").commits(0, 0, 5, stands_for=1).views()
     assert views.groups["simple"].kept_by == "kafka"
     assert Observed("ours").commits(0, 0, 5).views().groups["ours"].kept_by is None
+
+
+def joined_again(*sets: int) -> Observed:
+    """Return the records of a group whose offsets were set at these times while it was empty, and that has members."""
+    observed = running().to(4).gone(45_000, CY).emptied(45_000)
+    for at_ms in sets:
+        observed.set(at_ms, ("sin", 0, 4_241, 100))
+    return observed.to(5).started(70_000, "member_joined", ANA).joined(70_000, ANA).completed(70_010, ANA)
+
+
+def set_at(at_ms: int) -> str:
+    return (
+        f"Offsets of sin were set back at {clock(T + at_ms)} (partition 0 from 4,241 to 100) while the group had no"
+        " members: an operator, most likely."
+    )
+
+
+def test_why_names_the_offsets_that_were_set_before_a_rebalance() -> None:
+    observed = joined_again(50_000, 60_000)
+    assert explained(observed).details == [set_at(50_000), set_at(60_000)]
+    observed.emptied(80_000)
+    assert explained(observed.set(85_000, ("sin", 0, 4_241, 100))).details[2:] == [set_at(85_000)]
+    observed.to(6).started(90_000, "member_joined", BO).joined(90_000, BO).completed(90_010, BO)
+    assert explained(observed).details == [set_at(85_000)]
+    assert explained(observed, 75_000).details == [set_at(50_000), set_at(60_000), set_at(85_000)]
+
+
+def test_why_names_only_the_last_offsets_that_were_set() -> None:
+    details = explained(joined_again(*range(50_000, 50_006))).details
+    assert details[0] == "Before, offsets were set 3 more times."
+    assert details[1:] == [set_at(each) for each in (50_003, 50_004, 50_005)]

@@ -83,6 +83,26 @@ EVENTS = {
     ),
     "history_gap": (Observed().gap(9_000, 4, 9), "generations 5 to 8 are not in the log any more"),
     "offsets_forgotten": (Observed().forgotten(1, "expired or deleted"), "1 offset forgotten: expired or deleted"),
+    "set back": (
+        Observed().set(1, ("sin", 0, 4_241, 100)),
+        ("offsets of sin set back (partition 0 from 4,241 to 100) while the group had no members: an operator, most"
+        " likely"),
+    ),
+    "set forward": (
+        Observed().set(1, ("sin", 0, 1, 9), ("sin", 1, 1, 9)),
+        ("offsets of sin set forward (partition 0 from 1 to 9 and partition 1 from 1 to 9) while the group had no"
+        " members: an operator, most likely"),
+    ),
+    "set": (
+        Observed().set(1, ("sin", 0, None, 0), ("tan", 1, 9, 1)),
+        ("offsets of sin and tan set (sin 0 to 0 and tan 1 from 9 to 1) while the group had no members: an operator,"
+        " most likely"),
+    ),
+    "many set": (
+        Observed().set(1, *(("sin", n, None, n) for n in range(5)), more=7),
+        ("offsets of sin set (partition 0 to 0, partition 1 to 1, partition 2 to 2 and 9 more partitions) while the"
+        " group had no members: an operator, most likely"),
+    ),
     "rebalance_started": (
         Observed().started(5_000, "member_joined", BO, after_ms=1_000),
         f"rebalance: member joined, bo-4b20 at /127.0.0.1; began after {clock(T + 1_000)}, not recorded when",
