@@ -74,7 +74,11 @@ class MemberGone(MemberEvent, frozen=True, kw_only=True, tag="member_gone"):
 
 
 class OffsetsForgotten(Event, frozen=True, kw_only=True, tag="offsets_forgotten"):
-    """Committed offsets are gone: `why` is deleted, or "expired or deleted" where Kafka's records do not tell which."""
+    """Committed offsets are gone.
+
+    `why` is "deleted" if they cannot have expired, "expired, most likely" with a group whose offsets have, and "expired
+    or deleted" where Kafka's records do not tell which.
+    """
 
     partitions: tuple[tuple[str, int], ...]
     why: str

@@ -60,6 +60,10 @@ UNREADABLE, REPLAYED = "unreadable", "replayed"
 
 DELETED, EXPIRED, EITHER = "deleted", "expired, most likely", "expired or deleted"
 
+UNUSED = "no member and no offset left"
+"""Why a group ends whose end deletes no offset. Kafka's clean-up removes such a group within minutes, whatever the
+retention is; a request to delete it gives the same records."""
+
 
 class Span(NamedTuple):
     """What a start of the query knows about the partition and the brokers.
@@ -255,7 +259,8 @@ class Partition:
         is_end = _is_end(entries)
         why = self._why_ended(group, at_ms, has_offsets=bool(forgotten)) if is_end else EITHER
         if forgotten:
-            self._forget(group, forgotten, DELETED if why == DELETED else EITHER, at_ms)
+            of_offsets = why if why != EITHER else self._why_forgotten(group, forgotten, at_ms)
+            self._forget(group, forgotten, of_offsets, at_ms)
         if is_end:
             self._end(group, why, at_ms)
         elif entries:
@@ -289,14 +294,39 @@ class Partition:
         """Return why a group is deleted.
 
         The retention of offsets counts from the time at which a classic group was emptied; in other groups from the
-        last commit. A group without offsets and members is deleted within minutes, whatever the retention is.
+        last commit.
         """
+        if not has_offsets:
+            return UNUSED
         since_ms = group.since_ms if group.type == CLASSIC else group.last_commit_ms
         if self.span.retention_ms is None or since_ms is None:
             return EITHER
-        if at_ms - since_ms >= self.span.retention_ms:
-            return EXPIRED
-        return DELETED if has_offsets else EITHER
+        return EXPIRED if at_ms - since_ms >= self.span.retention_ms else DELETED
+
+    def _why_forgotten(self, group: Group, forgotten: Sequence[Forgotten], at_ms: int) -> str:
+        """Return why offsets of a group that goes on are gone.
+
+        They can have expired only if the retention has passed since a classic group was emptied, or else since their
+        commits.
+        """
+        retention_ms = self.span.retention_ms
+        if retention_ms is None:
+            return EITHER
+        if group.type == CLASSIC and not group.members:
+            times_ms: list[int | None] = [group.since_ms]
+        else:
+            times_ms = [self._committed_ms(each) for each in forgotten]
+        is_too_early = all(each is not None and at_ms - each < retention_ms for each in times_ms)
+        return DELETED if is_too_early else EITHER
+
+    def _committed_ms(self, place: Forgotten) -> int | None:
+        """Return the earliest time at which an offset can have been committed; None if it is not known."""
+        at = place.topic, place.partition
+        pending, last = self._pending.get(place.group, {}).get(at), self._offsets_of(place.group)
+        if pending is not None:
+            last = LastOffsets(None)
+            last.update({at: pending})
+        return last.committed_ms(at)
 
     def _forget(self, group: Group, forgotten: Sequence[Forgotten], why: str, at_ms: int) -> None:
         places = tuple((each.topic, each.partition) for each in forgotten)

@@ -5,7 +5,7 @@ cause is inferred from the difference of two generations, and one rebalance may 
 any other group the epochs are recorded, in their order.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, takewhile
@@ -18,6 +18,7 @@ from coordinator.messages.events import AnyEvent, MemberJoined, RebalanceComplet
 from coordinator.messages.observed_events import (
     HistoryGap,
     MemberGone,
+    OffsetsForgotten,
     OffsetsSet,
     SetOffset,
     TopicChange,
@@ -45,7 +46,17 @@ from streaming.views.history.rebalances import Rebalance
 from streaming.views.state.causes import GroupKind, is_further_round
 from streaming.views.state.fields import known
 from streaming.views.state.group import RECORDED, GroupView
-from streaming.views.text import brief, clock, counted, duration, escape, is_standard, names, reason_in_short
+from streaming.views.text import (
+    brief,
+    clock,
+    counted,
+    duration,
+    escape,
+    in_partitions,
+    is_standard,
+    names,
+    reason_in_short,
+)
 
 # -- causes ------------------------------------------------------------------------------------------------------------
 
@@ -404,14 +415,14 @@ def facts(gone: MemberGone | None) -> str:
     return f". {text[0].upper()}{text[1:]}" if text else ""
 
 
-# -- offsets that were set ---------------------------------------------------------------------------------------------
+# -- offsets that were set or forgotten --------------------------------------------------------------------------------
 
 
 PARTITIONS_SHOWN = 3
 """The partitions whose offsets a sentence names. The rest are only counted."""
 
-SETS_SHOWN = 3
-"""The events of offsets that were set that `why` names: the last ones."""
+CHANGES_SHOWN = 3
+"""The times at which offsets were set or forgotten that `why` names: the last ones."""
 
 BY_WHOM = "while the group had no members: an operator, most likely"
 
@@ -421,36 +432,55 @@ def offsets_set(event: OffsetsSet) -> str:
     return f"offsets of {_set_topics(event)} set{_direction(event)} ({_set_partitions(event)}) {BY_WHOM}"
 
 
-def sets_in_words(group: GroupView, rebalance: Rebalance) -> list[str]:
-    """Return a sentence for each time at which offsets were set between a rebalance and those beside it."""
-    found = [*_sets_before(group, rebalance), *_sets_after(group, rebalance)]
-    more = [f"Before, offsets were set {counted(len(found) - SETS_SHOWN, 'more time')}."]
-    return (more if len(found) > SETS_SHOWN else []) + [
-        f"Offsets of {_set_topics(each)} were set{_direction(each)} at {clock(each.at_ms)} ({_set_partitions(each)})"
-        f" {BY_WHOM}."
-        for each in found[-SETS_SHOWN:]
-    ]
+def offsets_forgotten(event: OffsetsForgotten) -> str:
+    """Return the committed offsets that are gone, and why."""
+    return f"{counted(len(event.partitions), 'offset')} forgotten ({_places(event)}): {_why_forgotten(event)}"
 
 
-def _sets_before(group: GroupView, rebalance: Rebalance) -> list[OffsetsSet]:
-    events, found = group.events, list[OffsetsSet]()
-    for index in range(bisect_left(events, rebalance.started_ms, key=lambda event: event.at_ms) - 1, -1, -1):
-        if isinstance(events[index], RebalanceStarted | RebalanceCompleted):
-            break
-        if isinstance(event := events[index], OffsetsSet):
-            found.append(event)
-    return found[::-1]
+def _places(event: OffsetsForgotten) -> str:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in event.partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    shown = in_partitions({topic: by_topic[topic] for topic in sorted(by_topic)[:TOPICS_SHOWN]})
+    more = len(by_topic) - TOPICS_SHOWN
+    return f"{shown} and {counted(more, 'more topic')}" if more > 0 else shown
 
 
-def _sets_after(group: GroupView, rebalance: Rebalance) -> Iterator[OffsetsSet]:
-    if rebalance.ended_ms is None:
-        return
-    events = group.events
-    for index in range(bisect_right(events, rebalance.ended_ms, key=lambda event: event.at_ms), len(events)):
-        if isinstance(events[index], RebalanceStarted):
+def _why_forgotten(event: OffsetsForgotten) -> str:
+    if event.why != "deleted":
+        return escape(event.why)
+    is_one = len({topic for topic, _ in event.partitions}) == 1
+    them = "it" if len(event.partitions) == 1 else "them"
+    return f"{'the topic was' if is_one else 'the topics were'} deleted, or an operator deleted {them}"
+
+
+def offsets_in_words(group: GroupView, rebalance: Rebalance) -> list[str]:
+    """Return a sentence for each time at which offsets were set or forgotten since the rebalance before, and until the
+    next one."""
+    found = list(_changes_of_offsets(group, rebalance))
+    more = len(found) - CHANGES_SHOWN
+    told = [f"Before, offsets were set or forgotten {counted(more, 'more time')}."] if more > 0 else []
+    return told + [_change_of_offsets(each) for each in found[-CHANGES_SHOWN:]]
+
+
+def _changes_of_offsets(group: GroupView, rebalance: Rebalance) -> Iterator[OffsetsSet | OffsetsForgotten]:
+    events, ended_ms = group.events, rebalance.ended_ms
+    begin = bisect_left(events, rebalance.started_ms, key=lambda event: event.at_ms)
+    while begin and not isinstance(events[begin - 1], RebalanceStarted | RebalanceCompleted):
+        begin -= 1
+    for index in range(begin, len(events)):
+        event = events[index]
+        if isinstance(event, RebalanceStarted) and ended_ms is not None and event.at_ms > ended_ms:
             return
-        if isinstance(event := events[index], OffsetsSet):
+        if isinstance(event, OffsetsSet | OffsetsForgotten):
             yield event
+
+
+def _change_of_offsets(event: OffsetsSet | OffsetsForgotten) -> str:
+    if isinstance(event, OffsetsForgotten):
+        return f"Offsets were forgotten at {clock(event.at_ms)} ({_places(event)}): {_why_forgotten(event)}."
+    what = f"Offsets of {_set_topics(event)} were set{_direction(event)} at {clock(event.at_ms)}"
+    return f"{what} ({_set_partitions(event)}) {BY_WHOM}."
 
 
 def _set_topics(event: OffsetsSet) -> str:

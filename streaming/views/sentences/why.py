@@ -33,7 +33,7 @@ from streaming.views.history.waits import WaitedFor, waits
 from streaming.views.sentences.observed import (
     estimate_in_words,
     explain_observed,
-    sets_in_words,
+    offsets_in_words,
     topics_of,
     unplanned_in_words,
     what_inferred,
@@ -205,7 +205,7 @@ def _explain_observed(group: GroupView, rebalance: Rebalance, now_ms: int | None
             *details,
             *unplanned_in_words(rebalance),
             *estimate_in_words(rebalance),
-            *sets_in_words(group, rebalance),
+            *offsets_in_words(group, rebalance),
         ],
         epochs=epochs(rebalance, named) if of_group.has_epochs else [],
         waits=waited,

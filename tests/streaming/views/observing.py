@@ -124,8 +124,8 @@ class Observed:
     def emptied(self, at_ms: int) -> "Observed":
         return self.add(GroupEmptied, at_ms)
 
-    def forgotten(self, at_ms: int, why: str) -> "Observed":
-        return self.add(OffsetsForgotten, at_ms, partitions=(("orders", 0),), why=why)
+    def forgotten(self, at_ms: int, why: str, *places: tuple[str, int]) -> "Observed":
+        return self.add(OffsetsForgotten, at_ms, partitions=places or (("orders", 0),), why=why)
 
     def set(self, at_ms: int, *places: tuple[str, int, int | None, int], more: int = 0) -> "Observed":
         """Write that offsets were set: topic, partition, offset before and after."""

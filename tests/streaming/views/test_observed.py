@@ -541,5 +541,15 @@ def test_why_names_the_offsets_that_were_set_before_a_rebalance() -> None:
 
 def test_why_names_only_the_last_offsets_that_were_set() -> None:
     details = explained(joined_again(*range(50_000, 50_006))).details
-    assert details[0] == "Before, offsets were set 3 more times."
+    assert details[0] == "Before, offsets were set or forgotten 3 more times."
     assert details[1:] == [set_at(each) for each in (50_003, 50_004, 50_005)]
+
+
+def test_why_names_the_offsets_that_were_forgotten() -> None:
+    """The topic is deleted before, during or after the rebalance that follows."""
+    observed = running().forgotten(46_000, "deleted").to(4).started(47_000, "member_gone", CY).gone(47_000, CY)
+    observed.forgotten(47_050, "expired or deleted", ("a", 0), ("a", 1)).completed(47_076, ANA, BO)
+    assert explained(observed).details == [
+        f"Offsets were forgotten at {clock(T + 46_000)} (orders 0): the topic was deleted, or an operator deleted it.",
+        f"Offsets were forgotten at {clock(T + 47_050)} (a 0-1): expired or deleted.",
+    ]

@@ -3,6 +3,7 @@
 import pytest
 
 from coordinator.base.states import Phase
+from coordinator.messages.events import GroupDeleted
 from streaming.cli.groups.history import show_owner, timeline_lines
 from streaming.cli.lib.output import Output, OutputFormat
 from streaming.views.api import answers
@@ -82,7 +83,33 @@ EVENTS = {
         "cy-477b is gone: it left, most likely. Its last commit was 1.0 s before, its session is 6.0 s",
     ),
     "history_gap": (Observed().gap(9_000, 4, 9), "generations 5 to 8 are not in the log any more"),
-    "offsets_forgotten": (Observed().forgotten(1, "expired or deleted"), "1 offset forgotten: expired or deleted"),
+    "offsets_forgotten": (
+        Observed().forgotten(1, "expired or deleted"),
+        "1 offset forgotten (orders 0): expired or deleted",
+    ),
+    "an offset deleted": (
+        Observed().forgotten(1, "deleted"),
+        "1 offset forgotten (orders 0): the topic was deleted, or an operator deleted it",
+    ),
+    "offsets deleted": (
+        Observed().forgotten(1, "deleted", *((f"t{n}", p) for n in range(5) for p in range(2))),
+        ("10 offsets forgotten (t0 0-1, t1 0-1, t2 0-1 and 2 more topics): the topics were deleted, or an operator"
+        " deleted them"),
+    ),
+    "group deleted": (Observed().add(GroupDeleted, 1, why="deleted"), "group deleted on request"),
+    "group expired": (
+        Observed().add(GroupDeleted, 1, why="expired, most likely"),
+        "group deleted: its offsets expired, most likely",
+    ),
+    "group expired or deleted": (
+        Observed().add(GroupDeleted, 1, why="expired or deleted"),
+        "group deleted: its offsets expired, or it was deleted on request",
+    ),
+    "group unused": (
+        Observed().add(GroupDeleted, 1, why="no member and no offset left"),
+        "group deleted: no member and no offset left",
+    ),
+    "our group deleted": (Observed().add(GroupDeleted, 1, why="deleted on request"), "group deleted on request"),
     "set back": (
         Observed().set(1, ("sin", 0, 4_241, 100)),
         ("offsets of sin set back (partition 0 from 4,241 to 100) while the group had no members: an operator, most"
