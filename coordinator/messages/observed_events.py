@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from coordinator.messages.fields import Event, MemberEvent
 
@@ -49,12 +49,13 @@ class HistoryGap(Event, frozen=True, kw_only=True, tag="history_gap"):
     """Changes of the group between two generations are not in the log any more. The history begins anew here.
 
     `holes` is whether records of the partition are missing between the two; otherwise the generation has fallen, as
-    of a group that was deleted and founded again.
+    of a group that was deleted and founded again. `group_type` is `consumer` if they are group epochs.
     """
 
     from_generation: int
     to_generation: int
     holes: bool
+    group_type: str | UnsetType = UNSET
 
 
 class MemberGone(MemberEvent, frozen=True, kw_only=True, tag="member_gone"):

@@ -32,6 +32,7 @@ from streaming.views.history.advice import (
     GONE,
     GONE_AGAIN,
     GONE_OF_CONSUMERS,
+    LAST_LEFT,
     NOTHING_DIFFERS,
     NOTHING_RECORDED,
     RESTARTED,
@@ -263,21 +264,26 @@ def estimate_in_words(rebalance: Rebalance) -> list[str]:
 
 
 def gap_in_words(gap: HistoryGap) -> str:
-    """Return the generations that Kafka's log does not have any more, or that the generation fell."""
+    """Return the generations or group epochs that Kafka's log does not have any more, or that the number fell."""
     first, last = gap.from_generation + 1, gap.to_generation - 1
+    number = "generation" if gap.group_type is UNSET else "group epoch"
     if first > last:
-        fell = f"the generation fell from {gap.from_generation} to {gap.to_generation}"
+        fell = f"the {number} fell from {gap.from_generation} to {gap.to_generation}"
         return f"{fell}: the group was deleted and founded anew, or the log was cut"
     if first == last:
-        return f"generation {first} is not in the log any more"
-    return f"generations {first} to {last} are not in the log any more"
+        return f"{number} {first} is not in the log any more"
+    return f"{number}s {first} to {last} are not in the log any more"
 
 
 def in_full(reason: Reason) -> str:
     """Return the only reason of a rebalance, as a sentence without its full stop."""
+    return _capital(_in_full(reason))
+
+
+def _in_full(reason: Reason) -> str:
     event, gone = reason.event, reason.gone
     if (whole := _whole(reason)) is not None:
-        return _capital(whole)
+        return whole
     if reason.cause == "restarted":
         return _restarted(reason)
     if reason.cause == "session_expired":
@@ -288,7 +294,7 @@ def in_full(reason: Reason) -> str:
     if reason.cause == "member_gone":
         return f"{where} left or was expired: Kafka does not record which{facts(gone)}"
     if reason.cause == "metadata_changed" and not event.member_id:
-        return f"The assignor changed: {reason_in_short(event.reason)}"
+        return f"the assignor changed: {reason_in_short(event.reason)}"
     if reason.cause in DID_IN_KAFKA:
         return f"{where} {_did(reason)}"
     said = "" if is_standard(event.reason) else f": {reason_in_short(event.reason)}"
@@ -336,7 +342,7 @@ _WHOLE = {
 }
 """The sentences about causes that no member has, or that have their own words. Their first words are not names."""
 
-_FIRST_WORDS = ("the ", "partitions ", "members ", "all ", "topics ")
+_FIRST_WORDS = ("the ", "partitions ", "members ", "all ", "topics ", "a client ")
 """The first words of the parts of sentences that begin with no name."""
 
 
@@ -356,7 +362,7 @@ def _capital(text: str) -> str:
 
 
 def _name(reason: Reason) -> str:
-    return brief(reason.event.member_id) or escape(reason.event.client_id) or "A client"
+    return brief(reason.event.member_id) or escape(reason.event.client_id) or "a client"
 
 
 def _did(reason: Reason) -> str:
@@ -548,7 +554,8 @@ def explain_observed(group: GroupView, rebalance: Rebalance, of_group: GroupType
     who = in_full(chosen) if len(reasons) == 1 else listed(reasons)
     session_ms = chosen.gone.session_timeout_ms if chosen.gone is not None else None
     took = "as it is set" if session_ms is None else duration(session_ms)
-    advice = for_brokers(chosen.advice, of_group)
+    is_last = chosen.cause == "member_left" and rebalance.ended_ms is not None and rebalance.completed is None
+    advice = for_brokers(LAST_LEFT if is_last else chosen.advice, of_group)
     advice = advice._replace(text=advice.text.format(took=took))
     return Explained(chosen.cause, chosen.event, f"{who}{_often(group, chosen)}.", advice)
 

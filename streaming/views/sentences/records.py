@@ -354,7 +354,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
         f"{counted(len(e.partitions), 'offset')} of {escape(e.partitions[0][0])} dropped:"
         f" the topic was {'deleted' if e.current_id is None else 'made anew'}"
     ),
-    GroupEmptied: lambda e: "the last member has left",
+    GroupEmptied: lambda e: "the last member is gone",
     GroupDeleted: lambda e: f"group {_WHY_DELETED.get(e.why) or f'deleted: {escape(e.why)}'}",
     Rejected: lambda e: f"request {e.partition}@{e.offset} is not a request: {escape(e.why)}",
     LogBroken: _log_broken,
