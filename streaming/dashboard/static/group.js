@@ -19,7 +19,7 @@ const gone = (o) => (o.gone_unread ? html` <span title="below the log's start">$
 const beyond = (o) => (o.lag < 0 ? html` <span title="the topic was made anew, or the offset is wrong">beyond the log's end</span>` : "");
 
 const STALE_MS = 300_000; // an older commit is marked if the partition has lag
-const REFUSALS = new Set(["commit_rejected", "member_fenced", "member_expired", "offsets_expired", "offsets_deleted", "offsets_dropped", "oversized", "epoch_fenced"]);
+const REFUSALS = new Set(["commit_rejected", "member_fenced", "member_expired", "offsets_expired", "offsets_deleted", "offsets_dropped", "offsets_forgotten", "offsets_set", "oversized", "epoch_fenced"]);
 
 const placeOf = (row) => `${row.partition} ${row.topic}`;
 const keyOf = (event) => `${event.at_ms} ${event.version}`;
