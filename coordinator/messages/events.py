@@ -18,6 +18,7 @@ from coordinator.messages.observed_events import (
     MemberGone,
     ObservationBegan,
     OffsetsForgotten,
+    OffsetsSet,
     TopicNamed,
     TopicsNamed,
 )
@@ -377,6 +378,7 @@ AnyEvent = (
     | HistoryGap
     | MemberGone
     | OffsetsForgotten
+    | OffsetsSet
     | TopicNamed
     | TopicsNamed
     | Oversized

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from coordinator.messages.fields import Event, MemberEvent
 
@@ -49,12 +49,13 @@ class HistoryGap(Event, frozen=True, kw_only=True, tag="history_gap"):
     """Changes of the group between two generations are not in the log any more. The history begins anew here.
 
     `holes` is whether records of the partition are missing between the two; otherwise the generation has fallen, as
-    of a group that was deleted and founded again.
+    of a group that was deleted and founded again. `group_type` is `consumer` if they are group epochs.
     """
 
     from_generation: int
     to_generation: int
     holes: bool
+    group_type: str | UnsetType = UNSET
 
 
 class MemberGone(MemberEvent, frozen=True, kw_only=True, tag="member_gone"):
@@ -74,10 +75,40 @@ class MemberGone(MemberEvent, frozen=True, kw_only=True, tag="member_gone"):
 
 
 class OffsetsForgotten(Event, frozen=True, kw_only=True, tag="offsets_forgotten"):
-    """Committed offsets are gone: `why` is deleted, or "expired or deleted" where Kafka's records do not tell which."""
+    """Committed offsets are gone.
+
+    `why` is "deleted" if they cannot have expired, "expired, most likely" with a group whose offsets have, and "expired
+    or deleted" where Kafka's records do not tell which.
+    """
 
     partitions: tuple[tuple[str, int], ...]
     why: str
+
+
+class SetOffset(Struct, frozen=True):
+    """An offset that was set; `before` is the one that was committed before, null if it is not known."""
+
+    topic: str
+    partition: int
+    before: int | None
+    after: int
+
+
+class OffsetsSet(Event, frozen=True, kw_only=True, tag="offsets_set"):
+    """Offsets were committed while the group had no members, and differ from those before.
+
+    An operator does so, most likely. A client that reads partitions of its own choice, and a tool that copies offsets
+    from another cluster, can do it too.
+
+    Args:
+        partitions: The partitions, the first ones if they are many.
+        offsets_set: The number of all partitions.
+        set_back: The number of those whose offset is lower than before.
+    """
+
+    partitions: tuple[SetOffset, ...]
+    offsets_set: int
+    set_back: int
 
 
 class TopicNamed(Event, frozen=True, kw_only=True, tag="topic_named"):

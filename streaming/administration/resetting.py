@@ -126,7 +126,7 @@ def clip(wanted: Mapping[PartitionKey, NewOffset], log: Log) -> Reset:
     """
     bounds, notes, offsets = _bounds(wanted, log), [], {}
     for place, new in wanted.items():
-        begin, end = bounds[place]
+        begin, end = bounds[place].begin, bounds[place].end
         inside = max(begin, min(new.offset, end))
         if inside != new.offset:
             which = "higher than latest" if new.offset > end else "lower than earliest"

@@ -62,7 +62,9 @@ class Settings(GatewayAccess, PeerAccess, AccessControl, BrokerAccess):
         16, ge=1, le=limits.PARTITIONS_MAX, description="Shards; fixed for the life of the topic."
     )
     reply_partitions: int = Field(16, ge=1, le=1000, description="Partitions of the reply topic.")
-    replication_factor: int = Field(3, ge=1, le=32, description="Copies of each created topic.")
+    replication_factor: int = Field(
+        3, ge=1, le=32, description="Copies of each created topic; if not set, no more than there are brokers."
+    )
     broker_wait_ms: int = Field(
         90_000, ge=3_000, le=3_600_000, description="The query's longest wait for brokers that do not answer."
     )

@@ -38,7 +38,7 @@ from streaming.views.api.lives import Life, joined, named_by
 from streaming.views.api.rows import GroupSummary
 from streaming.views.sentences.why import why
 from streaming.views.state.fields import PartitionKey
-from streaming.views.state.lag import Bounds, Ends, lowest_committed, places
+from streaming.views.state.lag import Bounds, Committed, Ends, committed_offsets, places
 
 # -- the latest changes ------------------------------------------------------------------------------------------------
 
@@ -189,10 +189,10 @@ class LiveViews:
         with self.lock:
             yield self.views, self._ends
 
-    def wanted_ends(self) -> dict[PartitionKey, int | None]:
-        """Return the partitions whose logs' ends are needed, with the lowest committed offset of each."""
+    def wanted_ends(self) -> dict[PartitionKey, Committed | None]:
+        """Return the partitions whose logs' ends are needed, with the committed offsets of each."""
         with self.lock:
-            return lowest_committed(self.views.present())
+            return committed_offsets(self.views.present())
 
     def share_groups(self) -> list[str]:
         """Return the share groups, whose positions no topic has."""

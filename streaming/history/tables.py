@@ -69,6 +69,8 @@ EVENTS = pa.schema([
     ("changes", pa.list_(pa.struct([
         ("topic", _TEXT), ("what", _TEXT), ("partitions_before", _INT), ("partitions", _INT),
     ]))),
+    # offsets_set
+    ("offsets_set", _INT), ("set_back", _INT),
     _PUBLISHED_BY,
 ])  # fmt: skip
 

@@ -19,7 +19,7 @@ settings that we use when we create a topic, and that may be changed later.
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 from kafka.errors import (
@@ -51,6 +51,11 @@ from streaming.kafka.brokers import unreachable
 
 ALTERED = '"Topics that were altered" in docs/checkpoints.md'
 """Where a user reads what to do about a topic that was altered under a checkpoint."""
+
+FEWER_COPIES = (
+    "The new topics get a replication factor of {number}, the number of brokers, in place of {wanted}: set"
+    " replication_factor to insist on another number."
+)
 
 UNREADABLE = "unreadable"
 """Stands for a value that the brokers do not show."""
@@ -207,7 +212,7 @@ def ensure_all(settings: Settings, topics: T, report: Callable[[str], None] | No
         described = brokers.describe_topics(names)
         if missing := [topic for topic in topics if not described[topic.name].partitions]:
             say(f"Creating the topics {', '.join(topic.name for topic in missing)}.")
-            _create(brokers, missing, settings.replication_factor)
+            _create(brokers, missing, settings, say)
         _await_leaders(brokers, names)
         found = list(_mismatches(brokers, topics))
     if found:
@@ -316,13 +321,36 @@ def any_broker(settings: Settings) -> Iterator[AnyBroker]:
         raise unreachable(settings, error) from error
 
 
-def _create(brokers: AnyBroker, topics: Iterable[Topic], replication_factor: int) -> None:
+def _create(brokers: AnyBroker, topics: Collection[Topic], settings: Settings, report: Callable[[str], None]) -> None:
+    """Create topics. A number of copies that nobody has set is not above the number of brokers.
+
+    The brokers decide whether they are too few: some may be registered and not running.
+    """
+    copies, number = settings.replication_factor, len(brokers.members)
+    results = _request_creation(brokers, topics, copies)
+    refused = {each.name for each in results if for_code(each.error_code) is InvalidReplicationFactorError}
+    if refused and "replication_factor" not in settings.model_fields_set and 0 < number < copies:
+        report(FEWER_COPIES.format(number=number, wanted=copies))
+        fewer = [_with_copies(topic, number) for topic in topics if topic.name in refused]
+        results = [each for each in results if each.name not in refused] + _request_creation(brokers, fewer, number)
+    for each in results:
+        if for_code(each.error_code) is not TopicAlreadyExistsError:
+            refuse_error(each.name, "create", each.error_code, each.error_message)
+
+
+def _with_copies(topic: Topic, copies: int) -> Topic:
+    """Return a topic to which one broker can write, whatever the cluster has as `min.insync.replicas`."""
+    return replace(topic, config={**topic.config, "min.insync.replicas": "1"}) if copies == 1 else topic
+
+
+def _request_creation(brokers: AnyBroker, topics: Iterable[Topic], copies: int) -> list[Any]:
+    """Send a request to create topics, and return the result of each."""
     creation = CreateTopicsRequest.CreatableTopic
     wanted = [
         creation(
             name=topic.name,
             num_partitions=topic.partitions,
-            replication_factor=replication_factor,
+            replication_factor=copies,
             assignments=[],
             configs=[creation.CreatableTopicConfig(name=name, value=value) for name, value in topic.config.items()],
         )
@@ -333,9 +361,7 @@ def _create(brokers: AnyBroker, topics: Iterable[Topic], replication_factor: int
         lambda response: not any(_may_pass(result.error_code) for result in response.topics),
         LEADERS_WAIT_S,
     )
-    for result in response.topics:
-        if for_code(result.error_code) is not TopicAlreadyExistsError:
-            refuse_error(result.name, "create", result.error_code, result.error_message)
+    return list(response.topics)
 
 
 def _may_pass(error_code: int) -> bool:

@@ -358,6 +358,7 @@ class _Run:
                 from_generation=self.generation_before,
                 to_generation=self.epoch,
                 holes=True,
+                group_type=self.kind,
             )
         self._publish_members(found)
         self._wait_for_epoch(found)

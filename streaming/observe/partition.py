@@ -2,7 +2,8 @@
 
 The records of one group with one timestamp at consecutive offsets, commits excepted, are one *run*: Kafka has written
 them together, and they are judged together. So the tombstone of a classic group is the group's end, or the beginning of
-its upgrade to the consumer protocol.
+its upgrade to the consumer protocol. The commits of a group without members are such a run as well: whoever sets its
+offsets does so by one request.
 
 The outputs follow from the records and the state alone. However the log is cut into batches, the groups and the events
 are the same. Only the number of published offsets differs: of each partition of a group, the last commit of a batch is
@@ -18,6 +19,7 @@ from coordinator.messages.events import GroupDeleted, Rejected
 from coordinator.messages.observed_events import (
     ObservationBegan,
     OffsetsForgotten,
+    OffsetsSet,
     TopicChange,
     TopicNamed,
     TopicsNamed,
@@ -25,13 +27,13 @@ from coordinator.messages.observed_events import (
 from coordinator.messages.outputs import Output
 from streaming.observe import state
 from streaming.observe.classic import take_classic, take_downgrade
-from streaming.observe.commits import Pending, Untold
+from streaming.observe.commits import SETS_FORWARD_MAX, LastOffsets, Pending, Untold, add_set, may_be_set, set_fields
 from streaming.observe.epochs import TYPES, Origin, Step, take_run
 from streaming.observe.format import Commit, Decoded, Entry, Foreign, Forgotten, decode, group_of
 from streaming.observe.names import Names, id_text
 from streaming.observe.publishing import CLASSIC, WITH_EPOCHS, Publisher, owners_of
 from streaming.observe.schemas import Kind
-from streaming.observe.state import HASH_CHANGES_MAX, Group, HashChange, Row, TopicAndPartition
+from streaming.observe.state import HASH_CHANGES_MAX, Group, HashChange, Row, SetOffsets, TopicAndPartition
 
 REJECTED_MAX = 32
 """The events about unreadable records that one batch of a partition may publish; further ones are only counted."""
@@ -57,6 +59,10 @@ UNREADABLE, REPLAYED = "unreadable", "replayed"
 """The counts of records that are not known by their type."""
 
 DELETED, EXPIRED, EITHER = "deleted", "expired, most likely", "expired or deleted"
+
+UNUSED = "no member and no offset left"
+"""Why a group ends whose end deletes no offset. Kafka's clean-up removes such a group within minutes, whatever the
+retention is; a request to delete it gives the same records."""
 
 
 class Span(NamedTuple):
@@ -104,6 +110,8 @@ class Partition:
         self._open: dict[str, Group] = {}
         self._pending: dict[str, dict[TopicAndPartition, Pending]] = {}
         self._untold: dict[str, Untold] = {}
+        self._offsets: dict[str, LastOffsets] = {}
+        self._without_members: set[str] = set()
         self._run: list[Row] = []
         self._steps: list[tuple[int, int, Entry | Forgotten]] = []
         self._rejected = self._commits = 0
@@ -171,14 +179,15 @@ class Partition:
         offset, at_ms, _, _ = row
         decoded = self._decode(row)
         if type(decoded) is Commit:  # nearly all are
-            if self._steps:
-                self._judge()
+            if self._steps or self.stored.offsets_set is not None:
+                self._end_before(decoded, offset, at_ms)
             self._commit(decoded, offset, at_ms)
             return
         if decoded is None:
             self._judge()
             return
         assert not isinstance(decoded, Commit)
+        self._publish_set()
         if self._steps:
             last_offset, last_ms, last = self._steps[-1]
             is_next = (last_offset + 1, last_ms, last.group) == (offset, at_ms, decoded.group)
@@ -222,12 +231,19 @@ class Partition:
 
         Only a bound on the batch cuts runs, and only while the query reads what was there when it started.
         """
-        if not self._steps or (self.stored.next_offset or 0) >= self.span.end:
+        if (self.stored.next_offset or 0) >= self.span.end:
             return False
-        return not _ends_its_run(self._steps[-1][2])
+        return self.stored.offsets_set is not None or (bool(self._steps) and not _ends_its_run(self._steps[-1][2]))
+
+    def _end_before(self, commit: Commit, offset: int, at_ms: int) -> None:
+        """End the run before a commit, unless the commit continues it."""
+        found = self.stored.offsets_set
+        if found is None or (found.next_offset, found.at_ms, found.group_id) != (offset, at_ms, commit.group):
+            self._judge()
 
     def _judge(self) -> None:
         """Translate the run that has ended."""
+        self._publish_set()
         steps, self._steps, self._run = self._steps, [], []
         if not steps:
             return
@@ -243,11 +259,13 @@ class Partition:
         is_end = _is_end(entries)
         why = self._why_ended(group, at_ms, has_offsets=bool(forgotten)) if is_end else EITHER
         if forgotten:
-            self._forget(group, forgotten, DELETED if why == DELETED else EITHER, at_ms)
+            of_offsets = why if why != EITHER else self._why_forgotten(group, forgotten, at_ms)
+            self._forget(group, forgotten, of_offsets, at_ms)
         if is_end:
             self._end(group, why, at_ms)
         elif entries:
             self._translate(group, entries)
+        self._update_without_members(self._open[group_id])
 
     def _translate(self, group: Group, steps: Sequence[Step]) -> None:
         hole_end = self.stored.hole_end
@@ -276,20 +294,47 @@ class Partition:
         """Return why a group is deleted.
 
         The retention of offsets counts from the time at which a classic group was emptied; in other groups from the
-        last commit. A group without offsets and members is deleted within minutes, whatever the retention is.
+        last commit.
         """
+        if not has_offsets:
+            return UNUSED
         since_ms = group.since_ms if group.type == CLASSIC else group.last_commit_ms
         if self.span.retention_ms is None or since_ms is None:
             return EITHER
-        if at_ms - since_ms >= self.span.retention_ms:
-            return EXPIRED
-        return DELETED if has_offsets else EITHER
+        return EXPIRED if at_ms - since_ms >= self.span.retention_ms else DELETED
+
+    def _why_forgotten(self, group: Group, forgotten: Sequence[Forgotten], at_ms: int) -> str:
+        """Return why offsets of a group that goes on are gone.
+
+        They can have expired only if the retention has passed since a classic group was emptied, or else since their
+        commits.
+        """
+        retention_ms = self.span.retention_ms
+        if retention_ms is None:
+            return EITHER
+        if group.type == CLASSIC and not group.members:
+            times_ms: list[int | None] = [group.since_ms]
+        else:
+            times_ms = [self._committed_ms(each) for each in forgotten]
+        is_too_early = all(each is not None and at_ms - each < retention_ms for each in times_ms)
+        return DELETED if is_too_early else EITHER
+
+    def _committed_ms(self, place: Forgotten) -> int | None:
+        """Return the earliest time at which an offset can have been committed; None if it is not known."""
+        at = place.topic, place.partition
+        pending, last = self._pending.get(place.group, {}).get(at), self._offsets_of(place.group)
+        if pending is not None:
+            last = LastOffsets(None)
+            last.update({at: pending})
+        return last.committed_ms(at)
 
     def _forget(self, group: Group, forgotten: Sequence[Forgotten], why: str, at_ms: int) -> None:
         places = tuple((each.topic, each.partition) for each in forgotten)
         pending = self._pending.get(group.group_id, {})
+        last = self._offsets_of(group.group_id)
         for place in places:
             pending.pop(place, None)
+            last.forget(place)
             self.publisher.tombstone(group, place, at_ms)
         self.publisher.event(OffsetsForgotten, group, at_ms, partitions=places, why=why)
 
@@ -297,6 +342,7 @@ class Partition:
         self.publisher.event(GroupDeleted, group, at_ms, why=why)
         self.publisher.tombstone(group, None, at_ms)
         self._pending.pop(group.group_id, None)
+        self._offsets.pop(group.group_id, None)
         self.stored.record_end(group.group_id, group.now_ms)
         self._open[group.group_id] = self._new(group.group_id)
 
@@ -313,11 +359,51 @@ class Partition:
             pending = self._pending.setdefault(commit.group, {})
         place = commit.topic, commit.partition
         earlier = pending.get(place)
+        if commit.group in self._without_members:
+            self._add_set(commit, offset, at_ms, earlier)
         pending[place] = Pending(commit, 1 + (earlier.commits if earlier else 0))
         untold = self._untold.get(commit.group)
         if untold is None:
             untold = self._untold[commit.group] = Untold(self._group(commit.group).last_commit_ms or 0)
         untold.add(place, min(commit.committed_ms, at_ms))
+
+    def _add_set(self, commit: Commit, offset: int, at_ms: int, earlier: Pending | None) -> None:
+        """Add a commit of a group without members to those that its request has set."""
+        found = self.stored.offsets_set
+        if found is None:
+            found = self.stored.offsets_set = SetOffsets(commit.group, at_ms, offset)
+        if earlier is None:
+            before = self._offsets_of(commit.group).offset((commit.topic, commit.partition))
+        else:
+            before = earlier.commit.offset
+        add_set(found, commit, before)
+        found.next_offset = offset + 1
+
+    def _publish_set(self) -> None:
+        """Publish the offsets that were set in a group without members, if any were."""
+        found, self.stored.offsets_set = self.stored.offsets_set, None
+        if found is None or not found.total:
+            return
+        group = self._group(found.group_id)
+        if not found.back:
+            if group.sets_forward == SETS_FORWARD_MAX:
+                return
+            group.sets_forward += 1
+        self.publisher.event(OffsetsSet, group, found.at_ms, **set_fields(found))
+
+    def _offsets_of(self, group_id: str) -> LastOffsets:
+        last = self._offsets.get(group_id)
+        if last is None:
+            last = self._offsets[group_id] = LastOffsets(self.stored.offsets.get(group_id))
+        return last
+
+    def _update_without_members(self, group: Group) -> None:
+        """Note whether the next commits of a group can only be set by an operator."""
+        if may_be_set(group):
+            self._without_members.add(group.group_id)
+        else:
+            self._without_members.discard(group.group_id)
+            group.sets_forward = 0
 
     def _tell_commits(self, group: Group) -> None:
         """Note the commits since the group's last record at the members that owned their partitions."""
@@ -338,6 +424,7 @@ class Partition:
             stored = self.stored.groups.get(group_id)
             group = self._new(group_id) if stored is None else state.unpack_group(stored[1])
             self._open[group_id] = group
+            self._update_without_members(group)
         return group
 
     def _new(self, group_id: str) -> Group:
@@ -349,13 +436,24 @@ class Partition:
         """Publish the pending commits, and store the groups that were used."""
         for group_id, group in self._open.items():
             self._tell_commits(group)
-            for pending in self._pending.get(group_id, {}).values():
-                self.publisher.offset(group, *pending)
+            pending = self._pending.get(group_id, {})
+            for each in pending.values():
+                self.publisher.offset(group, *each)
+            if pending or group_id in self._offsets:
+                self._keep_offsets(group_id, pending)
             if group.version == 0:
                 self.stored.groups.pop(group_id, None)
             else:
                 self.stored.groups[group_id] = state.pack_group(group)
-        self._open, self._pending = {}, {}
+        self._open, self._pending, self._offsets, self._without_members = {}, {}, {}, set()
+
+    def _keep_offsets(self, group_id: str, pending: dict[TopicAndPartition, Pending]) -> None:
+        last = self._offsets_of(group_id)
+        last.update(pending)
+        if (data := last.to_bytes()) is None:
+            self.stored.offsets.pop(group_id, None)
+        else:
+            self.stored.offsets[group_id] = data
 
     def _learn(self, named: Iterable[tuple[str, str]]) -> None:
         missed = {topic_id: name for topic_id, name in named if self.names.learn(topic_id, name)}

@@ -4,10 +4,11 @@
     4 bytes     CRC-32 of the version and of all the rest, big-endian
     the rest    MessagePack: [next offset, offset after the last hole, {topic id: name}, [ids without a name],
                               {group id: [number of members, group]}, [records of a run that is not complete],
-                              {id of a deleted group: its last time}, [changes of metadata hashes]]
+                              {id of a deleted group: its last time}, [changes of metadata hashes],
+                              {group id: committed offsets}, offsets that were set]
 
 A group is a byte string inside the state, deflated if it is long. So a group without new records is copied and never
-decoded. Committed offsets are not in the state.
+decoded. The same holds for a group's committed offsets; see `commits.LastOffsets`.
 """
 
 import zlib
@@ -187,6 +188,7 @@ class Group(Struct, array_like=True):
             4.1 record them in place of the hash.
         subtopologies, topology_epoch, validated_epoch, configs: Only of a streams group; see `group_records.Topology`.
         initializing, initialized: Only of a share group: partitions by topic id.
+        sets_forward: The number of `offsets_set` without an offset that was set back, since it has no members.
     """
 
     group_id: str
@@ -219,6 +221,7 @@ class Group(Struct, array_like=True):
     configs: dict[str, str] = field(default_factory=dict)
     initializing: Owned = field(default_factory=dict)
     initialized: Owned = field(default_factory=dict)
+    sets_forward: int = 0
 
     def next_version(self) -> int:
         """Return the version of the next record or event."""
@@ -231,11 +234,31 @@ class Group(Struct, array_like=True):
         return self.now_ms
 
 
+class SetOffsets(Struct, array_like=True):
+    """Offsets that were set in a group without members: the commits with one timestamp at consecutive offsets.
+
+    Args:
+        next_offset: The offset of the record that may continue them.
+        partitions: The first ones: topic, partition, the offset before or None, and the offset.
+        total: The number of all.
+        back: The number of those that were set back.
+    """
+
+    group_id: str
+    at_ms: int
+    next_offset: int
+    partitions: list[tuple[str, int, int | None, int]] = field(default_factory=list)
+    total: int = 0
+    back: int = 0
+
+
 class Stored(Struct, array_like=True):
     """The state of a partition.
 
     Args:
         hash_changes: The changes of metadata hashes whose topics the driver has not named yet, the oldest first.
+        offsets: By group, its committed offsets as bytes; see `commits.LastOffsets`.
+        offsets_set: Offsets that were set by records that the next ones may continue.
     """
 
     next_offset: int | None = None
@@ -246,10 +269,13 @@ class Stored(Struct, array_like=True):
     held: list[Row] = field(default_factory=list)
     ended: dict[str, int] = field(default_factory=dict)
     hash_changes: list[HashChange] = field(default_factory=list)
+    offsets: dict[str, bytes] = field(default_factory=dict)
+    offsets_set: SetOffsets | None = None
 
     def record_end(self, group_id: str, at_ms: int) -> None:
         """Keep the time at which a group ended. A new group with its id has to be later."""
         self.groups.pop(group_id, None)
+        self.offsets.pop(group_id, None)
         self.hash_changes = [each for each in self.hash_changes if each.group_id != group_id]
         self.ended.pop(group_id, None)
         self.ended[group_id] = at_ms

@@ -18,7 +18,7 @@ from streaming.errors import BrokerUnreachable, StoreUnavailable, UserError
 from streaming.kafka import topics
 from streaming.query.checkpoint import checkpoint
 from streaming.query.checkpoint.running import Mark
-from streaming.query.spark.failures import CAUSES, OF_THE_LOG, Causes, account_of, explained, in_full
+from streaming.query.spark.failures import CAUSES, OF_THE_LOG, Causes, account_of, explained, in_full, innermost
 from streaming.query.spark.spark_config import STOP_WAIT_S
 from streaming.query.watchers.outages import Outage
 from streaming.query.watchers.progress import QueryFigures
@@ -47,9 +47,8 @@ def stop_query(query: StreamingQuery) -> None:
     try:
         query.stop()
     except (PySparkException, Py4JJavaError) as error:
-        log.warning(
-            "the query did not stop within %d s, and is abandoned: %s", STOP_WAIT_S, str(error).partition("\n")[0]
-        )
+        why = innermost(account_of(error))
+        log.warning("the query did not stop within %d s, and is abandoned: %s", STOP_WAIT_S, why)
 
 
 class RunningQuery:

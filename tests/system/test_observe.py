@@ -230,8 +230,24 @@ def test_offsets_of_a_simple_group_are_forgotten_with_their_topic(group: KafkaGr
     assert value == 17
     group.admin.delete_topics([group.topic])[group.topic].result(HANG_S)
     wait_until(lambda: seen.events("offsets_forgotten"))
-    assert {each["why"] for each in seen.events("offsets_forgotten")} == {"expired or deleted"}
+    assert {each["why"] for each in seen.events("offsets_forgotten")} == {"deleted"}, "they cannot have expired"
     assert seen.all().groups == []
+
+
+def test_offsets_that_an_operator_sets_are_an_event(group: KafkaGroup, seen: Seen) -> None:
+    """M1: as by kafka-consumer-groups --reset-offsets, in one request."""
+    ana = group.join("ana").await_owned(0, 1, 2, 3)
+    ana.commit(0, 5)
+    ana.close()
+    seen.await_record(lambda each: each["state"] == "Empty")
+    offsets = [TopicPartition(group.topic, partition, offset) for partition, offset in ((0, 2), (1, 7))]
+    by_hand = ConsumerGroupTopicPartitions(group.group_id, offsets)
+    group.admin.alter_consumer_group_offsets([by_hand])[group.group_id].result(HANG_S)
+    wait_until(lambda: seen.events("offsets_set"))
+    (event,) = seen.events("offsets_set")
+    places = {each["partition"]: (each["topic"], each["before"], each["after"]) for each in event["partitions"]}
+    assert places == {0: (group.topic, 5, 2), 1: (group.topic, None, 7)}
+    assert (event["offsets_set"], event["set_back"]) == (2, 1)
 
 
 def test_deleted_group_is_told_to_be_deleted(group: KafkaGroup, seen: Seen) -> None:

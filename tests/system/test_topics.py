@@ -16,7 +16,7 @@ from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import BrokerUnreachable, TopicMismatch, TopicRefused
 from streaming.kafka import any_broker, peers
-from streaming.kafka.topics import ensure, layout, topic_ids
+from streaming.kafka.topics import FEWER_COPIES, ensure, layout, topic_ids
 
 PREFIXES = (f"topics-{number}" for number in itertools.count())
 
@@ -120,6 +120,22 @@ def test_more_replicas_than_brokers_are_refused(settings: Callable[..., Settings
         ensure(settings(replication_factor=3))
     assert str(caught.value).startswith(f"The brokers did not create the topic {layout(settings()).requests.name} (")
     assert str(caught.value).endswith("): set replication_factor to the number of brokers or less.")
+
+
+def test_replicas_that_nobody_has_set_follow_the_number_of_brokers(broker: Broker, admin: Any) -> None:
+    """First contact: a Kafka of one broker."""
+    given = {"bootstrap_servers": broker.bootstrap_servers, "topic_prefix": next(PREFIXES)}
+    settings, told = Settings(**given, request_partitions=1, reply_partitions=1), list[str]()
+    topics = ensure(settings, told.append)
+    assert told[1:] == [FEWER_COPIES.format(number=1, wanted=3)]
+    for topic in topics:
+        (described,) = admin.describe_topics([topic.name])
+        assert [len(partition["replica_nodes"]) for partition in described["partitions"]] == [1]
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic.name)
+        found = admin.describe_configs([resource], config_filter="all")["topic"][topic.name]
+        assert found["min.insync.replicas"]["value"] == "1"
+    ensure(settings, told.append)
+    assert len(told) == 2
 
 
 def test_topic_that_is_made_again_has_another_id(

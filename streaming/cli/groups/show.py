@@ -31,7 +31,7 @@ from streaming.views.history.vacancies import HoldRow
 from streaming.views.history.waits import in_short
 from streaming.views.sentences.rebalances import hold_in_words, quarantine_in_words
 from streaming.views.state.fields import known
-from streaming.views.state.lag import EndOffsets, Ends, lowest_committed
+from streaming.views.state.lag import EndOffsets, Ends, committed_offsets, lag
 from streaming.views.text import by_topic, counted, escape
 
 
@@ -136,7 +136,7 @@ def ends_of(settings: Settings, groups: Iterable[GroupView]) -> Ends:
     """Return both ends of the logs of the groups' partitions from the brokers; none if no broker answers. Store the
     positions of share groups in these."""
     groups = list(groups)
-    wanted = lowest_committed(groups)
+    wanted = committed_offsets(groups)
     try:
         _add_share_offsets(settings, [group for group in groups if group.type is GroupType.SHARE])
         return EndOffsets(settings).bounds(wanted) if wanted else {}
@@ -154,6 +154,29 @@ def _add_share_offsets(settings: Settings, groups: list[GroupView]) -> None:
         positions = reader.of([group.group_id for group in groups])
     for group in groups:
         group.share_offsets = positions.get(group.group_id, {})
+
+
+BEYOND_SHOWN = 3
+"""The partitions that one warning names. The rest are only counted."""
+
+
+def tell_beyond(groups: Iterable[GroupView], ends: Ends) -> None:
+    """Print a warning to standard error for each group with committed offsets beyond the end of a log."""
+    for group in groups:
+        committed = {place: offset.offset for place, offset in sorted(group.committed().items())}
+        found = [place for place, offset in committed.items() if (lag(ends.get(place), offset) or 0) < 0]
+        if not found:
+            continue
+        shown = [
+            f"{escape(topic)} {partition} at {committed[topic, partition]:,}, and the log ends at"
+            f" {ends[topic, partition].end:,}"
+            for topic, partition in found[:BEYOND_SHOWN]
+        ]
+        more = [counted(len(found) - BEYOND_SHOWN, "more partition")] if len(found) > BEYOND_SHOWN else []
+        tell(
+            f"Warning: Consumer group '{escape(group.group_id)}' has committed beyond the end of a log"
+            f" ({'; '.join([*shown, *more])}): the topic was made anew, or the offset is wrong."
+        )
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------
@@ -175,6 +198,7 @@ GROUPS = (
     Column("PARTITIONS", lambda s: s.partitions, is_number=True),
     Column("TOTAL-LAG", lambda s: s.total_lag, is_number=True),
     Column("GONE-UNREAD", lambda s: s.total_gone_unread or None, is_number=True, is_optional=True),
+    Column("BEYOND-END", lambda s: s.partitions_beyond_end or None, is_number=True, is_optional=True),
     Column("PROTOCOL-TYPE", lambda s: s.protocol_type or None, is_chosen=True, is_wide=True),
     Column("SINCE", lambda s: s.since_ms, is_wide=True, is_time=True),
     Column("REBALANCES-1H", lambda s: s.rebalances_1h, is_number=True, is_wide=True),
@@ -199,6 +223,7 @@ def list_groups(settings: Settings, wanted: Wanted, order: GroupOrder, output: O
     groups, now = wanted.of(views), unix_ms()
     ends = ends_of(settings, groups)
     show_groups(sorted_by(order, [answers.summary(group, ends, now) for group in groups]), output)
+    tell_beyond(groups, ends)
 
 
 def sorted_by(order: GroupOrder, summaries: Iterable[GroupSummary]) -> list[GroupSummary]:
@@ -255,6 +280,7 @@ def describe(settings: Settings, wanted: Wanted, output: Output) -> None:
             show_group(group, ends, now, output, further)
     for group in groups:
         say_state(group)
+    tell_beyond(groups, ends)
 
 
 def show_group(group: GroupView, ends: Ends, now: int, output: Output, further: Iterable[Fact] = ()) -> None:
@@ -337,6 +363,8 @@ def _facts(group: GroupView, ends: Ends, now: int) -> Iterator[Fact]:
     yield "TOTAL-LAG", summary.total_lag
     if summary.total_gone_unread:
         yield "GONE-UNREAD", f"below the log's start: {counted(summary.total_gone_unread, 'record')} gone unread"
+    if summary.partitions_beyond_end:
+        yield "BEYOND-END", f"{counted(summary.partitions_beyond_end, 'partition')} committed beyond the log's end"
     yield "REBALANCES-1H", summary.rebalances_1h
     if detail.why:
         yield "LAST-REBALANCE", f"{moment(detail.why.at_ms)}, {detail.why.cause.replace('_', ' ')}"
@@ -409,6 +437,7 @@ def offsets(settings: Settings, wanted: Wanted, output: Output) -> None:
         output.answer(_by_group({group.group_id: answers.offsets(group, ends) for group in groups}, wanted))
     else:
         show_offsets(groups, ends, output)
+    tell_beyond(groups, ends)
 
 
 def show_offsets(groups: Iterable[GroupView], ends: Ends, output: Output) -> None:

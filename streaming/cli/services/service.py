@@ -9,8 +9,10 @@ import gc
 import json
 import os
 import signal
+import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
@@ -53,6 +55,10 @@ ANYBODY_SEES = (
 START_END_WAIT_S = 15.0
 """How long a start may go on after a signal. It may wait for brokers for longer, and a service ends within 30 s."""
 
+STOP_END_WAIT_S = 28.0
+"""How long a stop of a query may go on after a signal. All its waits have limits and take less, but a call of Spark may
+not return while no broker answers."""
+
 DEMO_END_WAIT_S = 10.0
 
 CHECKS_AT = "The health checks are at {url}."
@@ -67,7 +73,7 @@ def run_query(settings: Settings, *, ready_file: Path | None, tell: Tell) -> Non
     with _running(settings, tell) as coordinator:
         if not coordinator.is_serving:
             return  # stopped while it stood by
-        _announce(coordinator.ask_to_stop, ready_file, settings)
+        _announce(coordinator.ask_to_stop, ready_file, settings, ends_in_time=True)
         tell(f"Serving groups over {settings.requests_topic} at {settings.bootstrap_servers}. Ctrl-C stops.")
         if settings.access == "open":
             tell(OPEN_SAID.format(topic=settings.requests_topic))
@@ -89,7 +95,7 @@ def run_observer(settings: Settings, *, ready_file: Path | None, tell: Tell) -> 
     observer, started = Observer(settings, tell), threading.Event()
     _stop_on_signals(observer.ask_to_stop, started)
     with _observing(observer, started, tell):
-        _announce(observer.ask_to_stop, ready_file, settings, observed=settings, is_alone=True)
+        _announce(observer.ask_to_stop, ready_file, settings, observed=settings, is_alone=True, ends_in_time=True)
         tell(
             f"Observing the groups of Kafka's own coordinator at {settings.bootstrap_servers}; see them with"
             f" `coordinator groups list --topic-prefix {settings.topic_prefix}`. Ctrl-C stops."
@@ -418,6 +424,7 @@ def _announce(
     observed: Settings | None = None,
     *,
     is_alone: bool = False,
+    ends_in_time: bool = False,
 ) -> None:
     """Stop on signals from now on, and write the ready file.
 
@@ -426,8 +433,9 @@ def _announce(
     Args:
         observed: The observer's settings, if it runs.
         is_alone: Whether only the observer runs.
+        ends_in_time: Whether a stop that lasts for longer than `STOP_END_WAIT_S` is cut short.
     """
-    _stop_on_signals(stop)
+    _stop_on_signals(stop, ends_in_time=ends_in_time)
     if ready_file is None:
         return
     ready: dict[str, object] = {"bootstrap_servers": settings.bootstrap_servers, "pid": os.getpid()}
@@ -449,18 +457,23 @@ def _announce(
     beside.replace(ready_file)
 
 
-def _stop_on_signals(stop: Callable[[], None], started: threading.Event | None = None) -> None:
+def _stop_on_signals(
+    stop: Callable[[], None], started: threading.Event | None = None, *, ends_in_time: bool = False
+) -> None:
     """Call `stop` at each signal that ends a process.
 
     Args:
         started: Set when the start is over. A start that waits for brokers does not look at `stop`, so the process ends
             without it after `START_END_WAIT_S`.
+        ends_in_time: The same argument as that of `_announce`.
     """
 
     def handler(_signal: int, _frame: FrameType | None) -> None:
         stop()
         if started is not None:
             threading.Thread(target=_end_start, args=(started,), name="end of the start", daemon=True).start()
+        if ends_in_time:
+            threading.Thread(target=_end_stop, name="end of the stop", daemon=True).start()
 
     signal.signal(signal.SIGINT, handler)
     signal.signal(signal.SIGTERM, handler)
@@ -472,3 +485,17 @@ def _end_start(started: threading.Event) -> None:
     if not started.wait(START_END_WAIT_S):
         logs.tell(f"The start goes on {START_END_WAIT_S:g} s after the signal, so the process ends without it.")
         os._exit(Exit.FAILED)
+
+
+def _end_stop() -> None:
+    """End the process, and Spark's Java process, if the stop does not end it before."""
+    time.sleep(STOP_END_WAIT_S)
+    logs.tell(
+        f"The stop goes on {STOP_END_WAIT_S:g} s after the signal, so the process ends without it. The next start"
+        " repeats the running batch."
+    )
+    if (spark := sys.modules.get("pyspark")) is not None:
+        java = getattr(spark.SparkContext._gateway, "proc", None)
+        if java is not None:
+            java.kill()  # else it would end by itself, after its own stop of Spark
+    os._exit(Exit.FAILED)

@@ -15,8 +15,11 @@ const REFUSALS_LATER = 1000; // refusals since the history was loaded
 // Records below the log's start: retention has deleted them before the group read them.
 const gone = (o) => (o.gone_unread ? html` <span title="below the log's start">${count(o.gone_unread)} gone unread</span>` : "");
 
+// A committed offset beyond the log's end: the topic was made anew, or the offset is wrong.
+const beyond = (o) => (o.lag < 0 ? html` <span title="the topic was made anew, or the offset is wrong">beyond the log's end</span>` : "");
+
 const STALE_MS = 300_000; // an older commit is marked if the partition has lag
-const REFUSALS = new Set(["commit_rejected", "member_fenced", "member_expired", "offsets_expired", "offsets_deleted", "offsets_dropped", "oversized", "epoch_fenced"]);
+const REFUSALS = new Set(["commit_rejected", "member_fenced", "member_expired", "offsets_expired", "offsets_deleted", "offsets_dropped", "offsets_forgotten", "offsets_set", "oversized", "epoch_fenced"]);
 
 const placeOf = (row) => `${row.partition} ${row.topic}`;
 const keyOf = (event) => `${event.at_ms} ${event.version}`;
@@ -97,6 +100,7 @@ const Strip = ({ detail, nowMs }) => {
     ...numbers(detail),
     ["Total lag", count(s.total_lag)],
     ...(s.total_gone_unread ? [["Gone unread", count(s.total_gone_unread)]] : []),
+    ...(s.partitions_beyond_end ? [["Beyond the log's end", many(s.partitions_beyond_end, "partition")]] : []),
     ["In this state", s.since_ms == null ? NOTHING : html`<${Time} at=${s.since_ms} text=${ago(s.since_ms, nowMs).replace(" ago", "")} />`],
     ["Rebalances/h", count(s.rebalances_1h)],
     ...(untilMs == null ? [] : [["Waits for joins until", html`<${Time} at=${untilMs} />`]]),
@@ -178,7 +182,7 @@ const PARTITIONS = (owners, nowMs) => [
   ...place,
   { label: "Committed", by: (o) => o.committed_offset, kind: "num minor", cell: (o) => count(o.committed_offset) },
   { label: "End", by: (o) => o.end_offset, kind: "num minor", cell: (o) => count(o.end_offset) },
-  { label: "Lag", by: (o) => o.lag, kind: "num", isDownFirst: true, cell: (o) => html`<b>${count(o.lag)}</b>${gone(o)}` },
+  { label: "Lag", by: (o) => o.lag, kind: "num", isDownFirst: true, cell: (o) => html`<b>${count(o.lag)}</b>${gone(o)}${beyond(o)}` },
   { label: "Owner", by: (o) => o.member_id, cell: (o) => html`<${Who} owners=${owners} id=${o.member_id} />` },
   { label: "Host", by: (o) => o.client_host, cell: (o) => shown(o.client_host, 40) },
   { label: "Last commit", by: (o) => o.commit_timestamp_ms, cell: (o) => age(o, nowMs()) },

@@ -92,7 +92,7 @@ NO_RIGHT = (
 """The pattern of a folder that cannot be written. `AccessController` is a frame of nearly every stack of Hadoop."""
 
 OF_WORKERS: Causes = [
-    (r"ModuleNotFoundError: (?P<why>No module named [^\n)]+)", _PERSON,
+    (r"(?:ModuleNotFoundError|python[\d.]*): (?P<why>No module named [^\n)]+)", _PERSON,
      "Python workers cannot import all packages ({why}): ship them with --py-files or --archives, or install them."),
     (r"PYTHON_VERSION_MISMATCH[^\n]*?version: (?P<why>[^,\n]+)", _PERSON,
      "Python workers have another version ({why}): let PYSPARK_PYTHON name the driver's version of Python."),
@@ -100,7 +100,10 @@ OF_WORKERS: Causes = [
      "Spark cannot start Python workers with {why}: let PYSPARK_PYTHON name a program that each node has."),
     (r"Error from python worker:\n(?:[ \t]*(?:\S[^\n]*)?\n)*?[ \t]+(?P<why>\S[^\n]*)\n\s*PYTHONPATH was:", _AGAIN,
      "Python workers do not start ({why}): check PYSPARK_PYTHON and the packages of it; --verbose shows all of it."),
-    (r"(?P<why>Python worker failed to connect back|Bad data in pyspark[^\n]*|Python daemon failed to [^\n]*)", _AGAIN,
+    (r"Error from python worker:\n(?:[ \t]*\n)*[ \t]*(?P<why>\S[^\n]*)", _AGAIN,
+     "Python workers do not start ({why}): check PYSPARK_PYTHON and the packages of it; --verbose shows all of it."),
+    ((r"(?P<why>Python worker failed to connect back|Bad data in pyspark[^\n]*|Python daemon failed to [^\n]*"
+      r"|EOFException occurred while reading the port number[^\n]*)"), _AGAIN,
      "Python workers do not start ({why}): check PYSPARK_PYTHON and the packages of it; --verbose shows all of it."),
     (r"JAVA_GATEWAY_EXITED", _PERSON,
      "Spark's Java did not start: --verbose shows its messages. On YARN, HADOOP_CONF_DIR has to name a folder."),
@@ -280,8 +283,22 @@ def innermost(account: str) -> str:
     """Return the line of Spark's report that names the first cause: the last Python error, if the report contains
     one."""
     causes = [found["error"] for found in TRACEBACK.finditer(account)]
-    causes = causes or re.findall(r"^Caused by: (.*)$", account, re.MULTILINE)
-    return str(causes[-1] if causes else CALLED.sub("", account.strip()).partition("\n")[0])
+    causes = causes or [_sentence(account[at.end() :]) for at in re.finditer(r"^Caused by: ", account, re.MULTILINE)]
+    return causes[-1] if causes else _sentence(CALLED.sub("", account.strip()))
+
+
+LINES_MAX = 4
+"""The lines of a report that one sentence quotes."""
+
+
+def _sentence(report: str) -> str:
+    """Return the first line of a report. The reason of a line that ends with a colon is in the next one."""
+    found: list[str] = []
+    for line in filter(None, map(str.strip, report.splitlines())):
+        found.append(line)
+        if not line.endswith(":") or len(found) == LINES_MAX:
+            break
+    return " ".join(found)
 
 
 CALLED = re.compile(r"\AAn error occurred while calling [^\n]*\n: ")

@@ -46,7 +46,7 @@ from streaming.views.sentences.why import explain, explain_with_policies
 from streaming.views.state.causes import GroupKind
 from streaming.views.state.fields import PartitionKey, held, known, protocol_of, state_of
 from streaming.views.state.group import GroupView, weight
-from streaming.views.state.lag import Ends, gone_unread, lag
+from streaming.views.state.lag import Ends, gone_unread, lag, total_lag
 from streaming.views.state.lag import lags as lags_of
 from streaming.views.state.streams_tasks import tasks_of, tasks_of_member
 from streaming.views.text import naming
@@ -74,8 +74,9 @@ def summary(group: GroupView, ends: Ends, now_ms: int) -> GroupSummary:
         members=len(group.members),
         topics=len({topic for topic, _ in places}),
         partitions=len(places),
-        total_lag=sum(lags) if lags else None,
+        total_lag=total_lag(lags) if lags else None,
         total_gone_unread=sum(gone) if gone else None,
+        partitions_beyond_end=sum(each < 0 for each in lags) if lags else None,
         rebalances_1h=started,
         last_rebalance_ms=last.started_ms if last else None,
         last_cause=last.cause if last else None,

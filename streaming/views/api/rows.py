@@ -28,6 +28,8 @@ class GroupSummary(Struct, kw_only=True):
         generation_id: The generation of a classic group, or the group epoch.
         assignment_epoch: The group epoch for which the targets were made; null for a classic group.
         protocol_name: The assignor: the one that the members chose, or the server assignor of the latest plan.
+        total_lag: The sum of the partitions' lags, where a negative one counts as 0.
+        partitions_beyond_end: The number of partitions whose committed offset is beyond the end of the log.
         rebalances_1h: The rebalances that began within the last hour.
         kept_by: `kafka` if Kafka's own coordinator keeps the group; null if this one does.
     """
@@ -45,6 +47,7 @@ class GroupSummary(Struct, kw_only=True):
     partitions: int
     total_lag: int | None
     total_gone_unread: int | None
+    partitions_beyond_end: int | None
     rebalances_1h: int
     last_rebalance_ms: int | None
     last_cause: str | None
@@ -101,7 +104,8 @@ class OffsetRow(Struct, kw_only=True):
 
     Args:
         committed_offset: The committed offset; in a share group, the first offset that is not acknowledged.
-        lag: How many records of the log are not committed; in a share group, not acknowledged.
+        lag: How many records of the log are not committed; negative if the committed offset is beyond the log's end. In
+            a share group, how many are not acknowledged.
         gone_unread: How many records below the log's start were not committed: retention has deleted them unread.
         next_member_id: The member to which the latest plan gives the partition, if it is not the owner; null without
             one, and in a classic group.

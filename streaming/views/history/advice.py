@@ -209,7 +209,7 @@ NOTHING_DIFFERS = Advice(None, None,
     "Not known: a member or an application may have requested it, or a member joined and was gone between two"
     " records.")  # fmt: skip
 
-GAP = Advice(None, None, "Not known: what happened in them cannot be told.")
+GAP = Advice(None, None, "Not known: what happened meanwhile cannot be told.")
 
 TOPICS_NOTICED = Advice(False, None,
     "Unavoidable: a subscribed topic was created or deleted, or has more partitions now, and the leader computes new"

@@ -100,9 +100,10 @@ def _last_commit_s(group: GroupView) -> float | None:
 
 
 def _lags(group: GroupView, ends: Ends) -> Iterator[tuple[str, int, int]]:
+    """Yield the lag of each partition. One that is negative is 0, so that sums in Prometheus hide no other lag."""
     for (topic, partition), lag_records in lags(group, ends).items():
         if lag_records is not None:
-            yield topic, partition, lag_records
+            yield topic, partition, max(0, lag_records)
 
 
 def _lag(group: GroupView, ends: Ends) -> Iterable[Sample]:
@@ -116,6 +117,11 @@ def _lag_max(group: GroupView, ends: Ends) -> Iterable[Sample]:
 def _gone_unread(group: GroupView, ends: Ends) -> Iterable[Sample]:
     found = [gone_unread(ends.get(place), offset.offset) for place, offset in group.committed().items()]
     return [((), sum(told))] if (told := [each for each in found if each is not None]) else ()
+
+
+def _beyond_end(group: GroupView, ends: Ends) -> Iterable[Sample]:
+    told = [each for each in lags(group, ends).values() if each is not None]
+    return [((), sum(each < 0 for each in told))] if told else ()
 
 
 def _topic_lags(group: GroupView, ends: Ends) -> Iterable[Sample]:
@@ -191,6 +197,8 @@ GAUGES: tuple[Family, ...] = (
            _lag),
     Family("groupcoord_group_lag_max", "The largest lag of a partition.", (), _lag_max),
     Family("groupcoord_group_gone_unread", "Records below the logs' starts that were not committed.", (), _gone_unread),
+    Family("groupcoord_group_beyond_end", "Partitions whose committed offset is beyond the log's end.", (),
+           _beyond_end),
     Family("groupcoord_group_last_commit_timestamp_seconds", "The time of the group's last commit.", (),
            one_value(_last_commit_s)),
 )  # fmt: skip

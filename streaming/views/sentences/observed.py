@@ -5,6 +5,7 @@ cause is inferred from the difference of two generations, and one rebalance may 
 any other group the epochs are recorded, in their order.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, takewhile
@@ -13,8 +14,16 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from coordinator.base.states import GroupType
-from coordinator.messages.events import AnyEvent, MemberJoined, RebalanceStarted
-from coordinator.messages.observed_events import HistoryGap, MemberGone, TopicChange, TopicsNamed
+from coordinator.messages.events import AnyEvent, MemberJoined, RebalanceCompleted, RebalanceStarted
+from coordinator.messages.observed_events import (
+    HistoryGap,
+    MemberGone,
+    OffsetsForgotten,
+    OffsetsSet,
+    SetOffset,
+    TopicChange,
+    TopicsNamed,
+)
 from streaming.views.history.advice import (
     ADVICE,
     DID,
@@ -23,6 +32,7 @@ from streaming.views.history.advice import (
     GONE,
     GONE_AGAIN,
     GONE_OF_CONSUMERS,
+    LAST_LEFT,
     NOTHING_DIFFERS,
     NOTHING_RECORDED,
     RESTARTED,
@@ -37,7 +47,17 @@ from streaming.views.history.rebalances import Rebalance
 from streaming.views.state.causes import GroupKind, is_further_round
 from streaming.views.state.fields import known
 from streaming.views.state.group import RECORDED, GroupView
-from streaming.views.text import brief, clock, counted, duration, escape, is_standard, names, reason_in_short
+from streaming.views.text import (
+    brief,
+    clock,
+    counted,
+    duration,
+    escape,
+    in_partitions,
+    is_standard,
+    names,
+    reason_in_short,
+)
 
 # -- causes ------------------------------------------------------------------------------------------------------------
 
@@ -244,21 +264,26 @@ def estimate_in_words(rebalance: Rebalance) -> list[str]:
 
 
 def gap_in_words(gap: HistoryGap) -> str:
-    """Return the generations that Kafka's log does not have any more, or that the generation fell."""
+    """Return the generations or group epochs that Kafka's log does not have any more, or that the number fell."""
     first, last = gap.from_generation + 1, gap.to_generation - 1
+    number = "generation" if gap.group_type is UNSET else "group epoch"
     if first > last:
-        fell = f"the generation fell from {gap.from_generation} to {gap.to_generation}"
+        fell = f"the {number} fell from {gap.from_generation} to {gap.to_generation}"
         return f"{fell}: the group was deleted and founded anew, or the log was cut"
     if first == last:
-        return f"generation {first} is not in the log any more"
-    return f"generations {first} to {last} are not in the log any more"
+        return f"{number} {first} is not in the log any more"
+    return f"{number}s {first} to {last} are not in the log any more"
 
 
 def in_full(reason: Reason) -> str:
     """Return the only reason of a rebalance, as a sentence without its full stop."""
+    return _capital(_in_full(reason))
+
+
+def _in_full(reason: Reason) -> str:
     event, gone = reason.event, reason.gone
     if (whole := _whole(reason)) is not None:
-        return _capital(whole)
+        return whole
     if reason.cause == "restarted":
         return _restarted(reason)
     if reason.cause == "session_expired":
@@ -269,7 +294,7 @@ def in_full(reason: Reason) -> str:
     if reason.cause == "member_gone":
         return f"{where} left or was expired: Kafka does not record which{facts(gone)}"
     if reason.cause == "metadata_changed" and not event.member_id:
-        return f"The assignor changed: {reason_in_short(event.reason)}"
+        return f"the assignor changed: {reason_in_short(event.reason)}"
     if reason.cause in DID_IN_KAFKA:
         return f"{where} {_did(reason)}"
     said = "" if is_standard(event.reason) else f": {reason_in_short(event.reason)}"
@@ -317,7 +342,7 @@ _WHOLE = {
 }
 """The sentences about causes that no member has, or that have their own words. Their first words are not names."""
 
-_FIRST_WORDS = ("the ", "partitions ", "members ", "all ", "topics ")
+_FIRST_WORDS = ("the ", "partitions ", "members ", "all ", "topics ", "a client ")
 """The first words of the parts of sentences that begin with no name."""
 
 
@@ -337,7 +362,7 @@ def _capital(text: str) -> str:
 
 
 def _name(reason: Reason) -> str:
-    return brief(reason.event.member_id) or escape(reason.event.client_id) or "A client"
+    return brief(reason.event.member_id) or escape(reason.event.client_id) or "a client"
 
 
 def _did(reason: Reason) -> str:
@@ -396,6 +421,98 @@ def facts(gone: MemberGone | None) -> str:
     return f". {text[0].upper()}{text[1:]}" if text else ""
 
 
+# -- offsets that were set or forgotten --------------------------------------------------------------------------------
+
+
+PARTITIONS_SHOWN = 3
+"""The partitions whose offsets a sentence names. The rest are only counted."""
+
+CHANGES_SHOWN = 3
+"""The times at which offsets were set or forgotten that `why` names: the last ones."""
+
+BY_WHOM = "while the group had no members: an operator, most likely"
+
+
+def offsets_set(event: OffsetsSet) -> str:
+    """Return the offsets that were set in a group without members."""
+    return f"offsets of {_set_topics(event)} set{_direction(event)} ({_set_partitions(event)}) {BY_WHOM}"
+
+
+def offsets_forgotten(event: OffsetsForgotten) -> str:
+    """Return the committed offsets that are gone, and why."""
+    return f"{counted(len(event.partitions), 'offset')} forgotten ({_places(event)}): {_why_forgotten(event)}"
+
+
+def _places(event: OffsetsForgotten) -> str:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in event.partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    shown = in_partitions({topic: by_topic[topic] for topic in sorted(by_topic)[:TOPICS_SHOWN]})
+    more = len(by_topic) - TOPICS_SHOWN
+    return f"{shown} and {counted(more, 'more topic')}" if more > 0 else shown
+
+
+def _why_forgotten(event: OffsetsForgotten) -> str:
+    if event.why != "deleted":
+        return escape(event.why)
+    is_one = len({topic for topic, _ in event.partitions}) == 1
+    them = "it" if len(event.partitions) == 1 else "them"
+    return f"{'the topic was' if is_one else 'the topics were'} deleted, or an operator deleted {them}"
+
+
+def offsets_in_words(group: GroupView, rebalance: Rebalance) -> list[str]:
+    """Return a sentence for each time at which offsets were set or forgotten since the rebalance before, and until the
+    next one."""
+    found = list(_changes_of_offsets(group, rebalance))
+    more = len(found) - CHANGES_SHOWN
+    told = [f"Before, offsets were set or forgotten {counted(more, 'more time')}."] if more > 0 else []
+    return told + [_change_of_offsets(each) for each in found[-CHANGES_SHOWN:]]
+
+
+def _changes_of_offsets(group: GroupView, rebalance: Rebalance) -> Iterator[OffsetsSet | OffsetsForgotten]:
+    events, ended_ms = group.events, rebalance.ended_ms
+    begin = bisect_left(events, rebalance.started_ms, key=lambda event: event.at_ms)
+    while begin and not isinstance(events[begin - 1], RebalanceStarted | RebalanceCompleted):
+        begin -= 1
+    for index in range(begin, len(events)):
+        event = events[index]
+        if isinstance(event, RebalanceStarted) and ended_ms is not None and event.at_ms > ended_ms:
+            return
+        if isinstance(event, OffsetsSet | OffsetsForgotten):
+            yield event
+
+
+def _change_of_offsets(event: OffsetsSet | OffsetsForgotten) -> str:
+    if isinstance(event, OffsetsForgotten):
+        return f"Offsets were forgotten at {clock(event.at_ms)} ({_places(event)}): {_why_forgotten(event)}."
+    what = f"Offsets of {_set_topics(event)} were set{_direction(event)} at {clock(event.at_ms)}"
+    return f"{what} ({_set_partitions(event)}) {BY_WHOM}."
+
+
+def _set_topics(event: OffsetsSet) -> str:
+    return topic_names(list(dict.fromkeys(each.topic for each in event.partitions)))
+
+
+def _direction(event: OffsetsSet) -> str:
+    if event.set_back == event.offsets_set:
+        return " back"
+    is_known = all(each.before is not None for each in event.partitions)
+    return " forward" if event.set_back == 0 and is_known else ""
+
+
+def _set_partitions(event: OffsetsSet) -> str:
+    is_one_topic = len({each.topic for each in event.partitions}) == 1
+    shown = [_set_partition(each, is_one_topic=is_one_topic) for each in event.partitions[:PARTITIONS_SHOWN]]
+    if more := event.offsets_set - len(shown):
+        return f"{', '.join(shown)} and {counted(more, 'more partition')}"
+    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
+
+
+def _set_partition(each: SetOffset, *, is_one_topic: bool) -> str:
+    where = f"partition {each.partition}" if is_one_topic else f"{escape(each.topic)} {each.partition}"
+    return f"{where} {'' if each.before is None else f'from {each.before:,} '}to {each.after:,}"
+
+
 # -- explanations ------------------------------------------------------------------------------------------------------
 
 
@@ -437,7 +554,8 @@ def explain_observed(group: GroupView, rebalance: Rebalance, of_group: GroupType
     who = in_full(chosen) if len(reasons) == 1 else listed(reasons)
     session_ms = chosen.gone.session_timeout_ms if chosen.gone is not None else None
     took = "as it is set" if session_ms is None else duration(session_ms)
-    advice = for_brokers(chosen.advice, of_group)
+    is_last = chosen.cause == "member_left" and rebalance.ended_ms is not None and rebalance.completed is None
+    advice = for_brokers(LAST_LEFT if is_last else chosen.advice, of_group)
     advice = advice._replace(text=advice.text.format(took=took))
     return Explained(chosen.cause, chosen.event, f"{who}{_often(group, chosen)}.", advice)
 

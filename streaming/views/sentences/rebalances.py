@@ -253,7 +253,8 @@ def in_words(
         spans = [list(each) for _, each in groupby(causes, key=lambda e: (e.cause, e.member_id, e.client_id, e.topics))]
         earlier = sum(map(len, spans[:-EPOCHS_SHOWN]))
         causes_text = "; ".join(map(_epochs, spans[-EPOCHS_SHOWN:]))
-        sentences.append(f"{f'{earlier} earlier epochs; ' if earlier > 0 else ''}{causes_text}.")
+        before = f"{counted(earlier, 'earlier epoch')}; " if earlier > 0 else ""
+        sentences.append(f"{before or causes_text[0].upper()}{causes_text[0 if before else 1 :]}.")
     sentences += _of_topics(rebalance, {t.topic for each in named.values() for t in each.changes if t.what == DELETED})
     sentences += [wait_in_words(each, now_ms) for each in waited[:MEMBERS_SHOWN]]
     if len(waited) > MEMBERS_SHOWN:
@@ -269,9 +270,9 @@ def _epochs(raised: Sequence[EpochCause]) -> str:
     by = f" ({what})" if what else ""
     cause = f"{escape(each.cause).replace('_', ' ')}{by}"
     if last.group_epoch == each.group_epoch:
-        return f"Group epoch {each.group_epoch} at {clock(each.at_ms)}: {cause}"
+        return f"group epoch {each.group_epoch} at {clock(each.at_ms)}: {cause}"
     numbers, times = f"{each.group_epoch} to {last.group_epoch}", f"{clock(each.at_ms)} to {clock(last.at_ms)}"
-    return f"Group epochs {numbers}, {times}: {cause}"
+    return f"group epochs {numbers}, {times}: {cause}"
 
 
 def _of_topics(rebalance: Rebalance, deleted: Collection[str]) -> Iterator[str]:

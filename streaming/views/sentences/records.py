@@ -55,6 +55,7 @@ from coordinator.messages.observed_events import (
     MemberGone,
     ObservationBegan,
     OffsetsForgotten,
+    OffsetsSet,
     TopicNamed,
     TopicsNamed,
 )
@@ -69,7 +70,7 @@ from coordinator.messages.policy_events import (
     SeatVacated,
 )
 from coordinator.state.consumer_group import AWAY_EPOCH
-from streaming.views.sentences.observed import changed_topics, facts, gap_in_words
+from streaming.views.sentences.observed import changed_topics, facts, gap_in_words, offsets_forgotten, offsets_set
 from streaming.views.sentences.rebalances import completed, handovers, started
 from streaming.views.state.streams_tasks import tasks_in_words
 from streaming.views.text import (
@@ -304,6 +305,15 @@ _LIKELY = {
 }
 
 
+_WHY_DELETED = {
+    "deleted": "deleted on request",
+    "deleted on request": "deleted on request",
+    "expired, most likely": "deleted: its offsets expired, most likely",
+    "expired or deleted": "deleted: its offsets expired, or it was deleted on request",
+}
+"""The sentences about a deleted group whose reason repeats the word, or is that of its offsets."""
+
+
 def _policy_set(event: PolicySet) -> str:
     who = f"{escape(event.principal)} at {escape(event.client_host) or '?'}"
     number = "1 policy" if event.policies == 1 else f"{event.policies} policies"
@@ -344,8 +354,8 @@ _WORDS: dict[type, Callable[[Any], str]] = {
         f"{counted(len(e.partitions), 'offset')} of {escape(e.partitions[0][0])} dropped:"
         f" the topic was {'deleted' if e.current_id is None else 'made anew'}"
     ),
-    GroupEmptied: lambda e: "the last member has left",
-    GroupDeleted: lambda e: f"group deleted: {escape(e.why)}",
+    GroupEmptied: lambda e: "the last member is gone",
+    GroupDeleted: lambda e: f"group {_WHY_DELETED.get(e.why) or f'deleted: {escape(e.why)}'}",
     Rejected: lambda e: f"request {e.partition}@{e.offset} is not a request: {escape(e.why)}",
     LogBroken: _log_broken,
     ClockAhead: _clock_ahead,
@@ -362,7 +372,8 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     ObservationBegan: lambda e: "the history begins here" + (": the group is new" if e.founded else ""),
     HistoryGap: gap_in_words,
     MemberGone: lambda e: f"{brief(e.member_id)} is gone: {_LIKELY.get(e.likely, plain(e.likely or ''))}{facts(e)}",
-    OffsetsForgotten: lambda e: f"{counted(len(e.partitions), 'offset')} forgotten: {escape(e.why)}",
+    OffsetsForgotten: offsets_forgotten,
+    OffsetsSet: offsets_set,
     TopicNamed: lambda e: f"the topic with the id {escape(e.topic_id)} is {escape(e.topic_name)}",
     TopicsNamed: lambda e: f"changed topics of group epoch {e.generation_id}: {changed_topics(e)}",
     GroupReleased: lambda e: f"released to {escape(e.to)}, {e.bytes} bytes",

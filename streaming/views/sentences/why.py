@@ -33,6 +33,7 @@ from streaming.views.history.waits import WaitedFor, waits
 from streaming.views.sentences.observed import (
     estimate_in_words,
     explain_observed,
+    offsets_in_words,
     topics_of,
     unplanned_in_words,
     what_inferred,
@@ -200,7 +201,12 @@ def _explain_observed(group: GroupView, rebalance: Rebalance, now_ms: int | None
         who=told.who,
         advice=told.advice.text,
         flapping=told.advice.is_avoidable is True and told.cause in ("member_gone", "unknown"),
-        details=details + unplanned_in_words(rebalance) + estimate_in_words(rebalance),
+        details=[
+            *details,
+            *unplanned_in_words(rebalance),
+            *estimate_in_words(rebalance),
+            *offsets_in_words(group, rebalance),
+        ],
         epochs=epochs(rebalance, named) if of_group.has_epochs else [],
         waits=waited,
     )
@@ -330,7 +336,13 @@ def _who(rebalance: Rebalance, cause: _Cause | None, began: _Cause | None, times
     often = f"; it caused {times} rebalances of the last hour" if times >= SHORT_MEMBERSHIPS else ""
     is_other = (cause.cause, cause.who.member_id) != (began.cause, began.who.member_id)
     first = f"; the first cause: {_did(began, texts)}" if is_other else ""
-    return f"{_did(cause, texts)}{others}{often}{first}."
+    return f"{_capital(_did(cause, texts))}{others}{often}{first}."
+
+
+def _capital(text: str) -> str:
+    """Return a sentence with a capital, unless it begins with a name."""
+    begins_with_no_name = text.startswith(("an operator ", "the last member ", "a client "))
+    return f"{text[0].upper()}{text[1:]}" if begins_with_no_name else text
 
 
 def _did(cause: _Cause, texts: Mapping[str, str]) -> str:
@@ -339,14 +351,14 @@ def _did(cause: _Cause, texts: Mapping[str, str]) -> str:
     said = "" if is_standard(who.reason) else f', with the reason "{reason_in_short(who.reason)}"'
     if cause_name == "operator":
         whom = f", about {brief(who.member_id)}" if who.member_id else ""
-        return f"An operator ({escape(who.client_id)}{host}) requested it{whom}{said}"
+        return f"an operator ({escape(who.client_id)}{host}) requested it{whom}{said}"
     if cause_name == "group_converted":
-        return "The last member of the consumer protocol is gone, and the group has the classic protocol now"
+        return "the last member of the consumer protocol is gone, and the group has the classic protocol now"
     if cause.is_static and cause_name == "session_expired":
         texts = {cause_name: DID_NOT_COME_BACK}
     text = texts.get(cause_name) or DID_OF_CONSUMERS.get(cause_name, cause_name.replace("_", " "))
     did = text.format(took=_took(cause, "too long"))
-    return f"{brief(who.member_id) or escape(who.client_id) or 'A client'}{host} {did}{said}"
+    return f"{brief(who.member_id) or escape(who.client_id) or 'a client'}{host} {did}{said}"
 
 
 def _took(cause: _Cause | None, otherwise: str) -> str:

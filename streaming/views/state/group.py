@@ -30,6 +30,7 @@ from coordinator.messages.observed_events import (
     MemberGone,
     ObservationBegan,
     OffsetsForgotten,
+    OffsetsSet,
     TopicNamed,
     TopicsNamed,
 )
@@ -74,7 +75,7 @@ def named(event: AnyEvent, topic_id: str, topic: str) -> AnyEvent:
 OF_POLICIES = (RebalanceHeld, SeatVacated, SeatTaken, MemberQuarantined, QuarantineEnded, FreezeBegun, FreezeBroken)
 """The events of a group that only a policy causes."""
 
-OF_KAFKA = (ObservationBegan, HistoryGap, MemberGone, OffsetsForgotten, TopicNamed, TopicsNamed)
+OF_KAFKA = (ObservationBegan, HistoryGap, MemberGone, OffsetsForgotten, OffsetsSet, TopicNamed, TopicsNamed)
 """The events that only a group has that Kafka's coordinator keeps."""
 
 RECORDED = "recorded"

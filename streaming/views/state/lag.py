@@ -5,6 +5,10 @@ read them. So two numbers are told apart:
 
     lag            the records that the group has not committed, and can read
     gone unread    the records below the log's start that the group has not committed: nobody can read them any more
+
+A committed offset may also be beyond the log's end: the topic was made anew, or a client has committed a wrong offset.
+The lag of such a partition is negative, as in Kafka's own tool. In a sum it counts as 0, so that it hides no lag of
+another partition.
 """
 
 import re
@@ -30,10 +34,23 @@ PARTITIONS = range(2**31)
 
 
 class Bounds(NamedTuple):
-    """The first offset of a partition's log, and the offset behind its last record."""
+    """The first offset of a partition's log, and the offset behind its last record.
+
+    Args:
+        beyond: The highest committed offset, if it is beyond the end and was known before the end was read; else 0. A
+            higher one is newer than the end, which may have moved since.
+    """
 
     begin: int
     end: int
+    beyond: int = 0
+
+
+class Committed(NamedTuple):
+    """The lowest and the highest committed offset of a partition, of several groups."""
+
+    lowest: int
+    highest: int
 
 
 Ends = Mapping[PartitionKey, Bounds]
@@ -45,21 +62,34 @@ def places(groups: Iterable[GroupView]) -> set[PartitionKey]:
     return {place for group in groups for place in (*group.committed(), *group.owned(), *group.shared())}
 
 
-def lowest_committed(groups: Iterable[GroupView]) -> dict[PartitionKey, int | None]:
-    """Return the partitions that groups have committed or own, with the lowest committed offset; None without one."""
-    lowest: dict[PartitionKey, int | None] = {}
+def committed_offsets(groups: Iterable[GroupView]) -> dict[PartitionKey, Committed | None]:
+    """Return the partitions that groups have committed or own, with the lowest and the highest committed offset; None
+    without one."""
+    found: dict[PartitionKey, Committed | None] = {}
     for group in groups:
         for place in (*group.owned(), *group.shared()):
-            lowest.setdefault(place, None)
+            found.setdefault(place, None)
         for place, committed in group.committed().items():
-            known = lowest.get(place)
-            lowest[place] = committed.offset if known is None else min(known, committed.offset)
-    return lowest
+            at, known = committed.offset, found.get(place)
+            found[place] = Committed(min(known.lowest, at), max(known.highest, at)) if known else Committed(at, at)
+    return found
 
 
 def lag(log: Bounds | None, committed: int | None) -> int | None:
-    """Return the number of records in a log that a group has not committed, 0 or more; None if an offset is unknown."""
-    return None if log is None or committed is None or committed < 0 else max(0, log.end - max(log.begin, committed))
+    """Return the number of records in a log that a group has not committed; None if an offset is unknown.
+
+    It is negative if the committed offset is beyond the end of the log.
+    """
+    if log is None or committed is None or committed < 0:
+        return None
+    if log.end < committed:
+        return log.end - committed if committed <= log.beyond else 0
+    return log.end - max(log.begin, committed)
+
+
+def total_lag(lags: Iterable[int]) -> int:
+    """Return the sum of lags. A negative one counts as 0."""
+    return sum(max(0, each) for each in lags)
 
 
 def lags(group: GroupView, ends: Ends) -> dict[PartitionKey, int | None]:
@@ -106,20 +136,21 @@ class EndOffsets:
         except KafkaException as error:
             raise unreachable(self._settings, error.args[0].str()) from error
 
-    def bounds(self, wanted: Mapping[PartitionKey, int | None]) -> dict[PartitionKey, Bounds]:
+    def bounds(self, wanted: Mapping[PartitionKey, Committed | None]) -> dict[PartitionKey, Bounds]:
         """Return both ends of the log of each partition. Partitions without a known end are omitted.
 
         Args:
-            wanted: The lowest committed offset of each partition; None without one. The beginning of a log is 0 in the
-                result if no committed offset is before its end, because it makes no difference then.
+            wanted: The committed offsets of each partition; None without one. The beginning of a log is 0 in the result
+                if no committed offset is before its end, because it makes no difference then.
 
         Raises:
             BrokerUnreachable: no broker answers.
         """
         ends = self.of(wanted)
-        behind = [place for place, end in ends.items() if (at := wanted[place]) is not None and 0 <= at < end]
+        behind = [place for place, end in ends.items() if (at := wanted[place]) is not None and 0 <= at.lowest < end]
         begins = self._ask(behind, EARLIEST).known
-        return {place: Bounds(begins.get(place, 0), end) for place, end in ends.items()}
+        beyond = {place: at.highest for place, end in ends.items() if (at := wanted[place]) and at.highest > end}
+        return {place: Bounds(begins.get(place, 0), end, beyond.get(place, 0)) for place, end in ends.items()}
 
     def partitions(self, topics: Collection[str]) -> dict[str, list[int]]:
         """Return the partitions of each topic. Topics that do not exist are omitted.

@@ -9,7 +9,7 @@ import pytest
 
 from streaming.cli.groups import change as changing
 from streaming.cli.groups import show
-from streaming.cli.groups.show import GROUPS, Wanted, show_group
+from streaming.cli.groups.show import GROUPS, Wanted, show_group, show_offsets, tell_beyond
 from streaming.cli.lib import requests
 from streaming.cli.lib.output import Output, OutputFormat
 from streaming.cli.lib.requests import Administration
@@ -72,3 +72,31 @@ def test_lists_and_descriptions_say_who_keeps_a_group(observed: Observed) -> Non
     assert head.split()[-1] == "KEPT-BY"
     assert line.split()[-1] == "kafka"
     assert any(line.split() == ["KEPT-BY", "kafka"] for line in described)
+
+
+def test_an_offset_beyond_the_end_of_its_log_is_a_negative_lag_and_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Recorded: an offset of 1000 is committed for a topic without records. Kafka's own tool shows -1000."""
+    observed = Observed()
+    for partition, offset in enumerate((1_000, 15, 21, 22, 23)):
+        observed.commits(0, partition, offset)
+    group = observed.views().groups["clicks"]
+    ends = {("orders", n): Bounds(0, n and 20, beyond=1_000) for n in range(5)}
+    rows = {row.partition: row.lag for row in answers.offsets(group, ends)}
+    assert rows == {0: -1_000, 1: 5, 2: -1, 3: -2, 4: -3}
+    summary = answers.summary(group, ends, T)
+    assert (summary.total_lag, summary.partitions_beyond_end) == (5, 4), "it hides no lag"
+    Output(OutputFormat.table).rows(GROUPS, [summary])
+    show_offsets([group], ends, Output(OutputFormat.table))
+    tell_beyond([group], ends)
+    told = capsys.readouterr()
+    assert "BEYOND-END" in told.out
+    assert "-1000" in told.out.split()
+    assert " ".join(told.err.split()) == (
+        "Warning: Consumer group 'clicks' has committed beyond the end of a log (orders 0 at 1,000, and the log ends at"
+        " 0; orders 2 at 21, and the log ends at 20; orders 3 at 22, and the log ends at 20; 1 more partition): the"
+        " topic was made anew, or the offset is wrong."
+    )
+    tell_beyond([group], {place: Bounds(0, 2_000) for place in ends})
+    assert capsys.readouterr().err == ""

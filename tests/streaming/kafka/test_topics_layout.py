@@ -1,11 +1,14 @@
 """Tests of the five topics that the settings describe (design.md 2)."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from kafka.errors import InvalidReplicationFactorError, TopicAlreadyExistsError
 
 from streaming.config.settings import Settings
+from streaming.errors import TopicRefused
 from streaming.kafka import topics
 from streaming.kafka.acls import Role, commands
 from streaming.kafka.topics import directory_layout, layout, lease_layout
@@ -92,3 +95,65 @@ def test_only_a_coordinator_that_may_be_the_founder_has_rights_to_the_directory(
     assert added.endswith("--operation Read --operation Write --operation DescribeConfigs --topic us.directory")
     [to_create] = set(printed(True, directory="us")) - set(printed(True))
     assert to_create.endswith("--operation DescribeConfigs --operation Create --topic us.directory")
+
+
+# -- the number of copies ----------------------------------------------------------------------------------------------
+
+
+class Result(NamedTuple):
+    name: str
+    error_code: int
+    error_message: str | None = None
+
+
+class Response(NamedTuple):
+    topics: list[Result]
+
+
+class FewBrokers:
+    """A stand-in for `AnyBroker`: brokers that have the first topic, and refuse more copies than brokers.
+
+    Args:
+        registered: The number of brokers, those included that do not run.
+    """
+
+    def __init__(self, running: int, registered: int) -> None:
+        self.members, self._registered = list(range(running)), registered
+        self.asked: list[tuple[int, int, str | None]] = []
+
+    def ask(self, request: Callable[[], Any], *_: Any) -> Response:
+        wanted = request().topics
+        copies = wanted[0].replication_factor
+        self.asked.append(
+            (len(wanted), copies, {c.name: c.value for c in wanted[1].configs}.get("min.insync.replicas"))
+        )
+        error = InvalidReplicationFactorError.errno if copies > self._registered else 0
+        first = Result(wanted[0].name, error or TopicAlreadyExistsError.errno)
+        return Response([first, *(Result(topic.name, error) for topic in wanted[1:])])
+
+
+@pytest.mark.parametrize(
+    ("running", "registered", "asked", "number"),
+    [
+        (1, 1, [(5, 3, None), (5, 1, "1")], 1),
+        (2, 2, [(5, 3, None), (5, 2, None)], 2),
+        (2, 3, [(5, 3, None)], None),  # one of three brokers is down
+        (3, 3, [(5, 3, None)], None),
+    ],
+)
+def test_copies_that_nobody_has_set_follow_the_number_of_brokers(
+    running: int, registered: int, asked: list[Any], number: int | None
+) -> None:
+    brokers, told = FewBrokers(running, registered), list[str]()
+    topics._create(brokers, layout(Settings()), Settings(), told.append)  # type: ignore[arg-type]
+    assert brokers.asked == asked
+    assert told == ([] if number is None else [topics.FEWER_COPIES.format(number=number, wanted=3)])
+
+
+def test_copies_that_somebody_has_set_are_obeyed() -> None:
+    brokers, told = FewBrokers(1, 1), list[str]()
+    settings = Settings(replication_factor=3)
+    with pytest.raises(TopicRefused, match="set replication_factor to the number of brokers or less"):
+        topics._create(brokers, layout(settings), settings, told.append)  # type: ignore[arg-type]
+    assert (len(brokers.asked), told) == (1, [])
+    assert "replication_factor" in settings.observing().model_fields_set, "the observer's topics too"

@@ -1,9 +1,11 @@
 """Tests of the translation of committed offsets and of the ends of groups."""
 
+import struct
+
 import pytest
 
 from coordinator.messages.events import GroupDeleted
-from coordinator.messages.observed_events import ObservationBegan
+from coordinator.messages.observed_events import ObservationBegan, OffsetsForgotten
 from streaming.observe.schemas import Kind
 from tests.streaming.observe import vectors as v
 from tests.streaming.observe.log import Log, events, groups, offsets, told
@@ -62,10 +64,9 @@ def test_end_of_a_group_is_judged_by_the_time_since_it_is_empty(retention_ms: in
     log.append(9_000, commit("g", 0, 1, 9_000)).append(20_000, classic("g", 2, 19_990))
     log.read()
     log.append(at_ms, forgotten("g", 0), gone(Kind.CLASSIC_GROUP, "g"))
-    reason = "deleted" if why == "deleted" else "expired or deleted"
     assert told(log.read()) == [
         "=> orders/0 forgotten",
-        f"!! {at_ms} offsets_forgotten partitions=orders,0 why={reason}",
+        f"!! {at_ms} offsets_forgotten partitions=orders,0 why={why}",
         f"!! {at_ms} group_deleted why={why}",
         "=> group forgotten",
     ]
@@ -73,7 +74,50 @@ def test_end_of_a_group_is_judged_by_the_time_since_it_is_empty(retention_ms: in
 
 def test_group_without_offsets_may_end_by_itself_at_any_time() -> None:
     log = Log(60_000).append(1_000, founded("g", 990)).append(2_000, gone(Kind.CLASSIC_GROUP, "g"))
-    assert events(log.read(), GroupDeleted)[0].why == "expired or deleted"
+    assert events(log.read(), GroupDeleted)[0].why == "no member and no offset left"
+
+
+def why_forgotten(log: Log, at_ms: int, *, is_read_before: bool = True) -> list[str]:
+    if is_read_before:
+        log.read()
+    log.append(at_ms, forgotten("g", 0), forgotten("g", 1))
+    return [each.why for each in events(log.read(), OffsetsForgotten)]
+
+
+@pytest.mark.parametrize("is_read_before", [True, False])
+@pytest.mark.parametrize(
+    ("retention_ms", "at_ms", "why"),
+    [(60_000, 69_000, "deleted"), (60_000, 71_000, "expired or deleted"), (None, 12_000, "expired or deleted")],
+)
+def test_offset_that_was_committed_lately_was_deleted(
+    retention_ms: int | None, at_ms: int, why: str, *, is_read_before: bool
+) -> None:
+    """Recorded: a topic is deleted 10 s after a commit, with a retention of 7 days. The time of the oldest commit
+    counts, in seconds."""
+    log = Log(retention_ms).append(10_200, commit("g", 0, 1, 10_200)).append(15_000, commit("g", 1, 1, 15_000))
+    assert why_forgotten(log, at_ms, is_read_before=is_read_before) == [why]
+
+
+def test_commit_that_was_not_read_tells_nothing() -> None:
+    log = Log(60_000).append(10_200, commit("g", 0, 1, 10_200))
+    assert why_forgotten(log, 12_000) == ["expired or deleted"]
+
+
+@pytest.mark.parametrize(("at_ms", "why"), [(79_989, "deleted"), (79_990, "expired or deleted")])
+def test_offsets_of_a_classic_group_expire_after_its_last_member(at_ms: int, why: str) -> None:
+    """Not after their commits: an offset that was set just before may expire, and an old one does not."""
+    log = Log(60_000).append(1_000, founded("g", 990)).append(4_000, classic("g", 1, 3_990, member("a", ALL)))
+    log.append(9_000, commit("g", 0, 1, 9_000)).append(20_000, classic("g", 2, 19_990))
+    log.append(70_000, commit("g", 1, 1, 70_000))
+    assert why_forgotten(log, at_ms) == [why]
+
+
+def test_commit_with_a_time_of_its_own_may_have_expired() -> None:
+    """Version 1 of the record, which old clients cause."""
+    key, _ = commit("g", 0, 1, 10_000)
+    value = struct.pack(">hqhqq", 1, 5, 0, 10_000, 10_500)
+    log = Log(60_000).append(10_000, (key, value), commit("g", 1, 1, 10_000))
+    assert why_forgotten(log, 11_000) == ["expired or deleted"]
 
 
 def test_group_that_is_founded_again_has_versions_from_1() -> None:

@@ -134,7 +134,7 @@ def test_figures_of_a_batch() -> None:
         "groups": 2,
         "members": 0,
         "records": {"1": 2, "2": 1, "unreadable": 1},
-        "published": 6,
+        "published": 7,
         "unnamed": [],
         "unnamed_total": 0,
     }

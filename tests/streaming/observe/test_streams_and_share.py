@@ -205,7 +205,7 @@ def test_streams_group_is_deleted() -> None:
                gone(Kind.STREAMS_MEMBER, "w", "A"), streams_group("w", 3, 7))  # fmt: skip
     log.append(3_000, gone(Kind.STREAMS_TARGET_EPOCH, "w"), gone(Kind.STREAMS_GROUP, "w"),
                gone(Kind.STREAMS_TOPOLOGY, "w"))  # fmt: skip
-    assert told(log.read())[-2:] == ["!! 3000 group_deleted why=expired or deleted", "=> group forgotten"]
+    assert told(log.read())[-2:] == ["!! 3000 group_deleted why=no member and no offset left", "=> group forgotten"]
 
 
 # -- share groups ------------------------------------------------------------------------------------------------------

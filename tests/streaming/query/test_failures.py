@@ -133,6 +133,37 @@ CASES = {
         Exit.NEEDS_A_PERSON,
         "cannot import all packages (No module named 'streaming'): ship them",
     ),
+    "a worker whose report has no end": (
+        WORKER.format(error="").partition("  Traceback")[0] + "/usr/bin/env: cannot execute",
+        Exit.FAILED,
+        "Python workers do not start (/usr/bin/env: cannot execute): check PYSPARK_PYTHON",
+    ),
+    "a worker without its main module": (
+        WORKER.format(error="/usr/bin/python3.11: No module named streaming"),
+        Exit.NEEDS_A_PERSON,
+        "cannot import all packages (No module named streaming): ship them",
+    ),
+    "a worker that says nothing": (
+        (
+            "org.apache.spark.SparkException: EOFException occurred while reading the port number from"
+            " pyspark.daemon's stdout."
+        ),
+        Exit.FAILED,
+        "Python workers do not start (EOFException occurred while reading the port number from pyspark.daemon's",
+    ),
+    "a reason in the next line": (
+        (
+            "Job aborted due to stage failure: Task 0 failed 4 times: org.apache.spark.SparkException: \n\n  The"
+            " cause:\n  it is late\n  and more"
+        ),
+        Exit.FAILED,
+        "failed 4 times: org.apache.spark.SparkException: The cause: it is late",
+    ),
+    "a cause in the next line": (
+        "Job aborted.\nCaused by: org.apache.spark.SparkException: \nNo module named x\nPYTHONPATH was:",
+        Exit.FAILED,
+        "The query failed: org.apache.spark.SparkException: No module named x",
+    ),
     "no NameNode": (
         "java.io.IOException: Incomplete HDFS URI, no host: hdfs:///main",
         Exit.NEEDS_A_PERSON,

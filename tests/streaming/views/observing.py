@@ -14,7 +14,14 @@ from coordinator.messages.events import (
     RebalanceStarted,
 )
 from coordinator.messages.group_records import GroupMember, GroupRecord, OffsetRecord, Published
-from coordinator.messages.observed_events import HistoryGap, MemberGone, ObservationBegan, OffsetsForgotten
+from coordinator.messages.observed_events import (
+    HistoryGap,
+    MemberGone,
+    ObservationBegan,
+    OffsetsForgotten,
+    OffsetsSet,
+    SetOffset,
+)
 from streaming.views import Raw, Views
 from streaming.wire.records import OutputTopics, to_row
 
@@ -117,8 +124,14 @@ class Observed:
     def emptied(self, at_ms: int) -> "Observed":
         return self.add(GroupEmptied, at_ms)
 
-    def forgotten(self, at_ms: int, why: str) -> "Observed":
-        return self.add(OffsetsForgotten, at_ms, partitions=(("orders", 0),), why=why)
+    def forgotten(self, at_ms: int, why: str, *places: tuple[str, int]) -> "Observed":
+        return self.add(OffsetsForgotten, at_ms, partitions=places or (("orders", 0),), why=why)
+
+    def set(self, at_ms: int, *places: tuple[str, int, int | None, int], more: int = 0) -> "Observed":
+        """Write that offsets were set: topic, partition, offset before and after."""
+        partitions = tuple(SetOffset(*each) for each in places)
+        back = sum(each.before is not None and each.after < each.before for each in partitions)
+        return self.add(OffsetsSet, at_ms, partitions=partitions, offsets_set=len(partitions) + more, set_back=back)
 
     def record(self, at_ms: int, owned: dict[str, list[int]], **fields: Any) -> "Observed":
         self.version += 1

@@ -8,7 +8,8 @@ from confluent_kafka import KafkaError, KafkaException
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable
 from streaming.kafka.offsets import EARLIEST, LATEST, Offsets, TopicAndPartition, Why
-from streaming.views.state.lag import Bounds, EndOffsets, gone_unread, lag
+from streaming.views.state.lag import Bounds, Committed, EndOffsets, committed_offsets, gone_unread, lag, total_lag
+from tests.streaming.views.observing import Observed
 
 PLACES = [("t", partition) for partition in range(3)]
 
@@ -74,6 +75,10 @@ def test_an_impossible_partition_is_not_requested(ends: EndOffsets, place: tuple
         (Bounds(100, 100), 10, 0, 90),  # all records are gone
         (Bounds(40, 100), 10, 60, 30),
         (Bounds(40, 100), 40, 60, 0),
+        (Bounds(0, 100), 100, 0, 0),
+        (Bounds(0, 100, beyond=120), 120, -20, 0),
+        (Bounds(0, 0, beyond=1_000), 1_000, -1_000, 0),  # the topic was made anew
+        (Bounds(0, 100, beyond=120), 121, 0, 0),  # committed since the end was read
         (Bounds(0, 100), 120, 0, 0),
         (Bounds(0, 100), -1, None, None),
         (Bounds(0, 100), None, None, None),
@@ -92,7 +97,18 @@ def test_the_beginning_of_a_log_is_asked_for_where_it_matters(ends: EndOffsets) 
     ends._asker = brokers = Brokers({2: Why.SILENT})
     brokers.begins = {("t", 0): 4}
     places: list[TopicAndPartition] = [("t", 0), ("t", 1), ("t", 2), ("t", 3)]
-    assert ends.bounds(dict(zip(places, (3, 10, 5, None), strict=True))) == {
-        ("t", 0): Bounds(4, 10), ("t", 1): Bounds(0, 10), ("t", 3): Bounds(0, 10),
+    committed = [Committed(3, 10), Committed(10, 12), Committed(5, 5), None]
+    assert ends.bounds(dict(zip(places, committed, strict=True))) == {
+        ("t", 0): Bounds(4, 10), ("t", 1): Bounds(0, 10, beyond=12), ("t", 3): Bounds(0, 10),
     }  # fmt: skip
     assert brokers.asked == [(LATEST, places), (EARLIEST, [("t", 0)])]
+
+
+def test_a_negative_lag_hides_no_other_one() -> None:
+    assert total_lag([90, -1_000, 0]) == 90
+
+
+def test_the_lowest_and_the_highest_committed_offset_count() -> None:
+    groups = [Observed("a").commits(1, 0, 17).commits(1, 1, 3), Observed("b").commits(1, 0, 4).record(2, {"c": [2]})]
+    found = committed_offsets(each.views().groups[each.group_id] for each in groups)
+    assert found == {("orders", 0): Committed(4, 17), ("orders", 1): Committed(3, 3), ("orders", 2): None}

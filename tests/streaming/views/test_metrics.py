@@ -141,6 +141,19 @@ def test_metrics_of_a_groups_state() -> None:
     assert figures["groupcoord_commits_total", "g"] == 3
 
 
+def test_an_offset_beyond_the_end_of_its_log_hides_no_lag() -> None:
+    """As of a topic that was made anew. Its lag would be negative, and is 0 in each figure that may be summed."""
+    shown = ScrapedViews()
+    shown.group(members=())
+    shown.commit(0, 90)
+    shown.commit(1, 1_000)
+    shown.ends = {("t", 0): Bounds(0, 100), ("t", 1): Bounds(0, 0, beyond=1_000)}
+    figures = shown.scraped()
+    assert figures["groupcoord_group_beyond_end", "g"] == 1
+    assert (figures["groupcoord_group_lag", "g"], figures["groupcoord_group_lag_max", "g"]) == (10, 10)
+    assert figures["kminion_kafka_consumer_group_topic_lag", "g", "t"] == 10
+
+
 def test_dashboards_for_kminion_find_their_metrics() -> None:
     shown = ScrapedViews()
     shown.group(members=(member("ana", t=[0, 1], u=[0]), member("bo", t=[2]), member("cy")))

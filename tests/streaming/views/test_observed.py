@@ -7,7 +7,7 @@ import pytest
 
 from coordinator.base.states import GroupType
 from coordinator.messages.events import RebalanceStarted
-from coordinator.messages.observed_events import TopicChange, TopicsNamed
+from coordinator.messages.observed_events import HistoryGap, ObservedCause, TopicChange, TopicsNamed
 from streaming.views import GroupView
 from streaming.views.api import answers
 from streaming.views.history.advice import ADVICE, OF_CONSUMERS, OF_SHARE_GROUPS, OF_STREAMS_GROUPS, for_brokers
@@ -512,3 +512,108 @@ def test_group_with_only_offsets_is_kept_by_kafka() -> None:
     views = Observed("simple").commits(0, 0, 5, stands_for=1).views()
     assert views.groups["simple"].kept_by == "kafka"
     assert Observed("ours").commits(0, 0, 5).views().groups["ours"].kept_by is None
+
+
+def joined_again(*sets: int) -> Observed:
+    """Return the records of a group whose offsets were set at these times while it was empty, and that has members."""
+    observed = running().to(4).gone(45_000, CY).emptied(45_000)
+    for at_ms in sets:
+        observed.set(at_ms, ("sin", 0, 4_241, 100))
+    return observed.to(5).started(70_000, "member_joined", ANA).joined(70_000, ANA).completed(70_010, ANA)
+
+
+def set_at(at_ms: int) -> str:
+    return (
+        f"Offsets of sin were set back at {clock(T + at_ms)} (partition 0 from 4,241 to 100) while the group had no"
+        " members: an operator, most likely."
+    )
+
+
+def test_why_names_the_offsets_that_were_set_before_a_rebalance() -> None:
+    observed = joined_again(50_000, 60_000)
+    assert explained(observed).details == [set_at(50_000), set_at(60_000)]
+    observed.emptied(80_000)
+    assert explained(observed.set(85_000, ("sin", 0, 4_241, 100))).details[2:] == [set_at(85_000)]
+    observed.to(6).started(90_000, "member_joined", BO).joined(90_000, BO).completed(90_010, BO)
+    assert explained(observed).details == [set_at(85_000)]
+    assert explained(observed, 75_000).details == [set_at(50_000), set_at(60_000), set_at(85_000)]
+
+
+def test_why_names_only_the_last_offsets_that_were_set() -> None:
+    details = explained(joined_again(*range(50_000, 50_006))).details
+    assert details[0] == "Before, offsets were set or forgotten 3 more times."
+    assert details[1:] == [set_at(each) for each in (50_003, 50_004, 50_005)]
+
+
+def test_why_names_the_offsets_that_were_forgotten() -> None:
+    """The topic is deleted before, during or after the rebalance that follows."""
+    observed = running().forgotten(46_000, "deleted").to(4).started(47_000, "member_gone", CY).gone(47_000, CY)
+    observed.forgotten(47_050, "expired or deleted", ("a", 0), ("a", 1)).completed(47_076, ANA, BO)
+    assert explained(observed).details == [
+        f"Offsets were forgotten at {clock(T + 46_000)} (orders 0): the topic was deleted, or an operator deleted it.",
+        f"Offsets were forgotten at {clock(T + 47_050)} (a 0-1): expired or deleted.",
+    ]
+
+
+# -- the form of all sentences -----------------------------------------------------------------------------------------
+
+NAMES = r"Kafka\b"
+"""The words with a capital that may stand in the middle of a sentence."""
+
+NO_NAME = re.compile(r"(?:a client|the|partitions|members|generations?|group epochs?|[0-9]+ rounds?) ")
+"""The beginnings of sentences that need a capital."""
+
+
+def check_form(answer: Why, *, is_consumer: bool) -> None:
+    """W10: no placeholder is left, no sentence begins in another one, and epochs are no generations."""
+    for sentence in (answer.what, answer.who, *answer.details, answer.advice):
+        assert sentence[-1] == "."
+        assert not re.search(r"[{}]|  | ,|\.\.", sentence), sentence
+        assert not re.search(rf"(?:[,;:]| and| then) (?!{NAMES})[A-Z]", sentence), sentence
+        assert not NO_NAME.match(sentence), sentence
+        assert not (is_consumer and "generation" in sentence), sentence
+
+
+ALL_CAUSES = [each.value for each in ObservedCause]
+FEW = ("member_joined", "member_gone", "metadata_changed", "topics_changed", "assignors_tied", "regex_resolved")
+
+
+@pytest.mark.parametrize("who", [(CY, ""), ("", BO)])
+@pytest.mark.parametrize("second", FEW)
+@pytest.mark.parametrize("first", ALL_CAUSES)
+def test_sentences_have_their_form(first: str, second: str, who: tuple[str, str]) -> None:
+    """Also about a cause whose member is not known."""
+    for kind in ("classic", "consumer"):
+        is_consumer = kind == "consumer"
+        for causes in ([first], [first, second]):
+            observed = Observed(kind=kind).begins().to(3).record(0, {ANA: [0]})
+            for number, (cause, member) in enumerate(zip(causes, who, strict=False)):
+                epoch = 4 + number if is_consumer else 4
+                fields = {"pattern": "a.*"} if cause == "regex_resolved" else {}
+                observed.to(epoch).started(8_000 + number, cause, member, is_inferred=not is_consumer, **fields)
+            took_ms = 900 if is_consumer else None
+            check_form(explained(observed.completed(9_000, ANA, took_ms=took_ms)), is_consumer=is_consumer)
+
+
+@pytest.mark.parametrize(("epochs", "begins"), [(6, "1 earlier epoch; group epoch 5 at "), (5, "Group epoch 4 at ")])
+def test_earlier_epochs_are_counted(epochs: int, begins: str) -> None:
+    observed = modern()
+    for number in range(epochs):
+        raised(observed, 4 + number, 8_000 + number, FEW[number], DAN)
+    answer = ended(observed)
+    assert answer.details[0].startswith(begins)
+    check_form(answer, is_consumer=True)
+
+
+def test_missing_epochs_are_no_generations() -> None:
+    epochs = {"from_generation": 3, "to_generation": 9, "group_type": "consumer"}
+    observed = modern().to(9).add(HistoryGap, 7_000, **epochs, holes=True)
+    answer = ended(raised(observed, 9, 7_000, "member_joined", DAN))
+    assert answer.who == "Group epochs 4 to 8 are not in the log any more."
+    check_form(answer, is_consumer=True)
+
+
+def test_last_member_that_left_gives_its_partitions_to_nobody() -> None:
+    observed = raised(modern(), 4, 8_000, "member_gone", DAN).gone(8_000, DAN, 7_900, "left")
+    answer = explained(observed.emptied(8_000))
+    assert answer.advice == "Unavoidable: the last member left. Nobody owns the partitions until a member joins."

@@ -3,6 +3,7 @@
 import pytest
 
 from coordinator.base.states import Phase
+from coordinator.messages.events import GroupDeleted
 from streaming.cli.groups.history import show_owner, timeline_lines
 from streaming.cli.lib.output import Output, OutputFormat
 from streaming.views.api import answers
@@ -82,7 +83,53 @@ EVENTS = {
         "cy-477b is gone: it left, most likely. Its last commit was 1.0 s before, its session is 6.0 s",
     ),
     "history_gap": (Observed().gap(9_000, 4, 9), "generations 5 to 8 are not in the log any more"),
-    "offsets_forgotten": (Observed().forgotten(1, "expired or deleted"), "1 offset forgotten: expired or deleted"),
+    "offsets_forgotten": (
+        Observed().forgotten(1, "expired or deleted"),
+        "1 offset forgotten (orders 0): expired or deleted",
+    ),
+    "an offset deleted": (
+        Observed().forgotten(1, "deleted"),
+        "1 offset forgotten (orders 0): the topic was deleted, or an operator deleted it",
+    ),
+    "offsets deleted": (
+        Observed().forgotten(1, "deleted", *((f"t{n}", p) for n in range(5) for p in range(2))),
+        ("10 offsets forgotten (t0 0-1, t1 0-1, t2 0-1 and 2 more topics): the topics were deleted, or an operator"
+        " deleted them"),
+    ),
+    "group deleted": (Observed().add(GroupDeleted, 1, why="deleted"), "group deleted on request"),
+    "group expired": (
+        Observed().add(GroupDeleted, 1, why="expired, most likely"),
+        "group deleted: its offsets expired, most likely",
+    ),
+    "group expired or deleted": (
+        Observed().add(GroupDeleted, 1, why="expired or deleted"),
+        "group deleted: its offsets expired, or it was deleted on request",
+    ),
+    "group unused": (
+        Observed().add(GroupDeleted, 1, why="no member and no offset left"),
+        "group deleted: no member and no offset left",
+    ),
+    "our group deleted": (Observed().add(GroupDeleted, 1, why="deleted on request"), "group deleted on request"),
+    "set back": (
+        Observed().set(1, ("sin", 0, 4_241, 100)),
+        ("offsets of sin set back (partition 0 from 4,241 to 100) while the group had no members: an operator, most"
+        " likely"),
+    ),
+    "set forward": (
+        Observed().set(1, ("sin", 0, 1, 9), ("sin", 1, 1, 9)),
+        ("offsets of sin set forward (partition 0 from 1 to 9 and partition 1 from 1 to 9) while the group had no"
+        " members: an operator, most likely"),
+    ),
+    "set": (
+        Observed().set(1, ("sin", 0, None, 0), ("tan", 1, 9, 1)),
+        ("offsets of sin and tan set (sin 0 to 0 and tan 1 from 9 to 1) while the group had no members: an operator,"
+        " most likely"),
+    ),
+    "many set": (
+        Observed().set(1, *(("sin", n, None, n) for n in range(5)), more=7),
+        ("offsets of sin set (partition 0 to 0, partition 1 to 1, partition 2 to 2 and 9 more partitions) while the"
+        " group had no members: an operator, most likely"),
+    ),
     "rebalance_started": (
         Observed().started(5_000, "member_joined", BO, after_ms=1_000),
         f"rebalance: member joined, bo-4b20 at /127.0.0.1; began after {clock(T + 1_000)}, not recorded when",

@@ -354,7 +354,7 @@ def test_a_line_has_the_time_of_its_event() -> None:
     lines = list(Reader().read([fetched(published(group(1))), fetched(published(offset(3)))], NOW_MS))
     assert [line.at_ms for line in lines] == [5, 9]
     assert str(to_line(GroupEmptied(group_id="g", version=1, at_ms=0, generation_id=1), None)) == (
-        "--:--:--.---  g  the last member has left"
+        "--:--:--.---  g  the last member is gone"
     )
 
 
