@@ -31,7 +31,9 @@ pytestmark = list(NIGHTLY)
 KILLS = 20
 
 
-def start_observer(bootstrap_servers: str, folder: Path, prefix: str, number: int, **settings: Any) -> Service:
+def start_observer(
+    bootstrap_servers: str, folder: Path, prefix: str, number: int, *options: str, **settings: Any
+) -> Service:
     """Start `coordinator observe`. All processes of one folder and prefix have the same checkpoint."""
     ready_file, log_file = folder / f"{prefix}-ready-{number}", folder / f"{prefix}-log-{number}"
     wanted: dict[str, Any] = {
@@ -46,7 +48,7 @@ def start_observer(bootstrap_servers: str, folder: Path, prefix: str, number: in
     environment = {f"COORDINATOR_{name.upper()}": str(value) for name, value in wanted.items()}
     with log_file.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "streaming", "observe", "--ready-file", str(ready_file)],
+            [sys.executable, "-m", "streaming", "observe", "--ready-file", str(ready_file), *options],
             env={**os.environ, **environment},
             stdout=log,
             stderr=subprocess.STDOUT,

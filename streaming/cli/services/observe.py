@@ -34,14 +34,22 @@ def observe(
         typer.Option("--every", min=100, max=60_000, help="Milliseconds between two batches; by default 2000.",
                      show_default=False),
     ] = None,
+    dashboard: Annotated[
+        bool,
+        typer.Option("--dashboard", help="Also show the groups in a browser, at dashboard_host and dashboard_port."),
+    ] = False,
     health_port: HealthPort = None,
     ready_file: ReadyFile = None,
 ) -> None:  # fmt: skip
     """Publish the groups that Kafka's own coordinator keeps, until Ctrl-C or SIGTERM. It changes no group.
 
+    The dashboard has no password: each client that reaches its port sees all data.
+
     Exits 1 if another start may succeed, 78 if an operator must correct something.
     """
     require("coordinator")
+    if dashboard:
+        require("page")
     from streaming.cli.services.service import run_observer
 
     settings = Settings.load(
@@ -53,7 +61,7 @@ def observe(
         observe_every_ms=every_ms,
         health_port=health_port,
     )
-    run_observer(settings.observing(), ready_file=ready_file, tell=tell)
+    run_observer(settings.observing(), with_dashboard=dashboard, ready_file=ready_file, tell=tell)
 
 
 def acls(

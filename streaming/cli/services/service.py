@@ -81,25 +81,42 @@ def run_query(settings: Settings, *, ready_file: Path | None, tell: Tell) -> Non
         tell("Stopping after the current batch.")
 
 
-def run_observer(settings: Settings, *, ready_file: Path | None, tell: Tell) -> None:
+def run_observer(settings: Settings, *, with_dashboard: bool = False, ready_file: Path | None, tell: Tell) -> None:
     """Run the observer until a signal ends it.
 
     Args:
         settings: The observer's; see `Settings.observing`.
+        with_dashboard: Whether its groups are shown in a browser as well.
 
     Raises:
-        UserError: The query could not start, or it failed.
+        UserError: The query or the dashboard could not start, or the query failed.
     """
     from streaming.observe.observer import Observer
 
     observer, started = Observer(settings, tell), threading.Event()
     _stop_on_signals(observer.ask_to_stop, started)
-    with _observing(observer, started, tell):
-        _announce(observer.ask_to_stop, ready_file, settings, observed=settings, is_alone=True, ends_in_time=True)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_observing(observer, started, tell))
+        dashboard = None
+        if with_dashboard:
+            from streaming.dashboard import Dashboard
+
+            dashboard = stack.enter_context(Dashboard(settings, tell))
+        _announce(
+            observer.ask_to_stop,
+            ready_file,
+            settings,
+            dashboard=dashboard,
+            observed=settings,
+            is_alone=True,
+            ends_in_time=True,
+        )
         tell(
             f"Observing the groups of Kafka's own coordinator at {settings.bootstrap_servers}; see them with"
             f" `coordinator groups list --topic-prefix {settings.topic_prefix}`. Ctrl-C stops."
         )
+        if dashboard is not None:
+            _tell_dashboard(settings, dashboard, tell)
         observer.wait()
         tell("Stopping after the current batch.")
 
@@ -176,9 +193,7 @@ def run_dashboard(settings: Settings, *, observe: Collection[str] = (), ready_fi
     stopping = threading.Event()
     with Dashboard(settings, tell, observe) as dashboard:
         _announce(stopping.set, ready_file, settings, dashboard=dashboard)
-        tell(f"The dashboard is at {dashboard.url}. Ctrl-C stops.")
-        if not is_loopback(settings.dashboard_host):
-            tell(ANYBODY_SEES.format(host=settings.dashboard_host))
+        _tell_dashboard(settings, dashboard, tell)
         while not stopping.wait(1):
             pass
 
@@ -413,6 +428,12 @@ def _folder(data: Path | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="coordinator-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
+
+
+def _tell_dashboard(settings: Settings, dashboard: "Dashboard", tell: Tell) -> None:
+    tell(f"The dashboard is at {dashboard.url}. Ctrl-C stops.")
+    if not is_loopback(settings.dashboard_host):
+        tell(ANYBODY_SEES.format(host=settings.dashboard_host))
 
 
 def _announce(
