@@ -152,8 +152,11 @@ def _hold(hold: Hold) -> str:
     return ", ".join([*frozen, *(f"{counted(number, what)} {how}" for number, what, how in counts if number)])
 
 
+_TYPES_WITH_EPOCHS = frozenset(each.value for each in GroupType if each.has_epochs)
+
+
 def _group(record: GroupRecord) -> str:
-    if isinstance(record.type, str) and GroupType(record.type).has_epochs:
+    if record.type in _TYPES_WITH_EPOCHS:
         return _group_with_epochs(record)
     text = f"{record.state.value}, generation {record.generation_id}"
     if isinstance(record.hold, Hold):

@@ -9,6 +9,7 @@ from streaming.observe.commits import OFFSETS_SET_MAX, SETS_FORWARD_MAX
 from streaming.observe.schemas import Kind
 from tests.streaming.observe.log import HELD, Log, events, told, translated, without_versions
 from tests.streaming.observe.test_classic import ALL
+from tests.streaming.observe.test_streams_and_share import of_one as of_streams
 from tests.streaming.observe.writing import (
     classic,
     commit,
@@ -19,8 +20,11 @@ from tests.streaming.observe.writing import (
     founded,
     gone,
     member,
+    streams_group,
     target_epoch,
 )
+
+STREAMS_MEMBERS = Kind.STREAMS_CURRENT, Kind.STREAMS_TARGET, Kind.STREAMS_MEMBER
 
 
 def emptied(**span: int) -> Log:
@@ -99,6 +103,13 @@ def test_group_of_the_consumer_protocol_without_members() -> None:
     log.append(3_000, *(gone(kind, "g", "a") for kind in (Kind.CURRENT, Kind.TARGET, Kind.MEMBER)), epoch("g", 3))
     (event,) = sets(reset(log, 30_000, 4))
     assert (event.partitions, event.generation_id) == ((SetOffset("orders", 0, 9, 4),), 3)
+
+
+def test_streams_group_without_members() -> None:
+    log = of_streams().append(2_000, commit("w", 0, 9, 2_000))
+    log.append(3_000, *(gone(kind, "w", "A") for kind in STREAMS_MEMBERS), streams_group("w", 3, 7))
+    (event,) = sets(log.append(30_000, commit("w", 0, 4, 30_000)))
+    assert event.partitions == (SetOffset("orders", 0, 9, 4),)
 
 
 def test_group_whose_epoch_was_not_read_may_have_members() -> None:
