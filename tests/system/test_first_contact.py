@@ -18,7 +18,8 @@ def groups_of(url: str) -> list[str]:
         with urllib.request.urlopen(f"{url}/api/groups", timeout=HANG_S) as answer:
             told: dict[str, Any] = json.load(answer)
     except urllib.error.HTTPError as error:
-        assert error.code == 503, error
+        if error.code != 503:
+            raise
         return []
     return [group["group_id"] for group in told["groups"]]
 
