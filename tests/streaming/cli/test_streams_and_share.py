@@ -19,6 +19,7 @@ from streaming.views import GroupView
 from streaming.views.api import answers
 from streaming.views.api.lives import Life
 from streaming.views.metrics.metrics import GroupFigures
+from streaming.views.state.causes import GroupKind
 from streaming.views.state.lag import Bounds
 from tests.streaming.observe.recordings import GROUP, Replay
 
@@ -52,6 +53,7 @@ def test_list_has_the_members_and_the_lag_of_a_streams_group() -> None:
 
 def test_members_of_a_streams_group_show_their_tasks() -> None:
     group = Replay.until("streams", WITH_STANDBY).group
+    assert group.kind is GroupKind.STREAMS
     lines = written(lambda to: to.rows(MEMBERS, member_lines([group])))
     of_tasks = slice(lines[0].index("TASKS"), None)
     assert [" ".join(line[of_tasks].split()) for line in lines] == [

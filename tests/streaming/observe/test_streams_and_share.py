@@ -263,3 +263,10 @@ def test_tombstone_of_the_share_state_is_read() -> None:
     log = Log().append(1_000, *founding()).append(2_000, write(Kind.SHARE_PARTITIONS, ["s"], None))
     log.read()
     assert groups(log.outputs)[-1].initializing == {}
+
+
+def test_change_of_a_streams_member_that_raises_no_epoch_is_no_cause_of_a_later_one() -> None:
+    log = of_one()
+    log.append(2_000, streams_member("w", "A", client_id="bo"))
+    log.append(3_000, streams_group("w", 3, 8, configs={"num.standby.replicas": "0"}))
+    assert causes(log) == ["topics_changed"]
