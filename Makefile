@@ -71,9 +71,10 @@ docs: $(READY)  ## the pages as a site in build/docs; a warning is an error
 	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet --builder html docs build/docs
 	@echo "Open build/docs/index.html"
 
-docs-tables: $(READY)  ## write the defaults of all settings into docs/settings.md, and the tables of docs/sizing.md
+docs-tables: $(READY)  ## write the defaults of all settings into docs/settings.md, and the tables of docs/sizing.md and docs/gateway.md
 	@$(BIN)/python -m tests.docs.settings_table
 	@$(BIN)/python -m tests.docs.sizing_tables
+	@$(BIN)/python -m tests.docs.heartbeat_table
 
 format: $(READY)
 	@$(BIN)/ruff check --fix .

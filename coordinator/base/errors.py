@@ -1,7 +1,7 @@
 """Error codes that responses carry, and two exceptions for faults of the coordinator itself.
 
     CoordinatorError        a bug of the coordinator or a broken checkpoint; stops the batch, never answers a client
-    +-- IllegalMove         a phase change without a row in `states.MOVES`
+    +-- IllegalMove         a change without a row in its table, such as `states.MOVES`
     +-- CorruptState        state bytes that no version of the codec wrote, or that fail their checksum
 
 Source: names and numbers are those of Kafka's `org.apache.kafka.common.protocol.Errors`.
@@ -65,7 +65,7 @@ class CoordinatorError(Exception):
 
 
 class IllegalMove(CoordinatorError):
-    """A phase change that is not in the table of moves."""
+    """A change of a state that is not in its table of moves."""
 
 
 class CorruptState(CoordinatorError):

@@ -11,7 +11,7 @@ from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.events import GroupConverted
 from coordinator.messages.outputs import Output
 from coordinator.messages.responses import AssignmentNotice, ConsumerGroupHeartbeatAnswer, Reply
-from streaming.gateway.members.consumer_heartbeats import ConsumerHeartbeatHolds
+from streaming.gateway.members.member_state import Acknowledgements
 from tests.coordinator.invariants.step import GONE, KnownRequests, Step, forgotten
 
 
@@ -20,7 +20,7 @@ class HeldAnswersStayTrue:
 
     def __init__(self) -> None:
         self.asked = KnownRequests()
-        self.gateways: defaultdict[str, ConsumerHeartbeatHolds] = defaultdict(_gateway)
+        self.gateways: defaultdict[str, Acknowledgements] = defaultdict(Acknowledgements)
         """What the gateways know of the members of a group."""
 
         self.held: defaultdict[str, dict[str, int]] = defaultdict(dict)
@@ -53,9 +53,8 @@ class HeldAnswersStayTrue:
             has_no_news = answer.code == 0 and answer.assignment is None and answer.pending != "revoking"
             epoch = answer.member_epoch if has_no_news else None
             assert epoch == before, f"the gateway holds an answer with the epoch {before}, and would hear {answer}"
-        gateway._record(request, answer)
-        is_held = gateway._is_without_news(request, answer)
-        if is_held:
+        gateway.record(request, answer)
+        if gateway.may_hold(request, answer):
             held[member_id] = answer.member_epoch
 
 
@@ -63,7 +62,3 @@ def _is_of_gateway(request: ConsumerGroupHeartbeat) -> bool:
     """Return whether a request has only the fields that a gateway sends."""
     is_bare = request.topic_partitions is None and request.regex_topics is None and request.regex_error is None
     return request.again and request.is_plain and is_bare and request.group_instance_id is None
-
-
-def _gateway() -> ConsumerHeartbeatHolds:
-    return ConsumerHeartbeatHolds(0, lambda *_: None, lambda *_: None)

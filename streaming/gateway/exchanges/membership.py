@@ -136,7 +136,12 @@ def heartbeat(message: Any, asker: Asker, metadata: ListenerData) -> Exchange:
         member_id=message.member_id,
         group_instance_id=message.group_instance_id,
     )
-    return of_one(request, lambda answer: _alive(expected(answer, HeartbeatAnswer).code, version))
+    return of_one(request, lambda answer: heartbeat_response(answer, version))
+
+
+def heartbeat_response(answer: AnyAnswer, version: int) -> ApiMessage:
+    """Return the response to a heartbeat."""
+    return _alive(expected(answer, HeartbeatAnswer).code, version)
 
 
 @cache

@@ -1,7 +1,7 @@
 """A client's connection: the events of its socket, and the parts that handle them.
 
     dispatcher          checks each request by its first bytes, and passes it to the handler of its API:
-      serving             the group APIs, by questions to the coordinator (`mailbox`, `heartbeat_holds`, `members`)
+      serving             the group APIs, by questions to the coordinator (`mailbox`, `heartbeat_scheduler`, `members`)
       relaying            the requests to one broker, over a separate connection for this client (`broker_connection`)
       authenticate        SASL, with the broker's decision
       find_coordinator    ApiVersions and FindCoordinator
@@ -24,7 +24,7 @@ from streaming.gateway.connection.flow_control import Flow, Pause
 from streaming.gateway.connection.send_buffer import SendBuffer
 from streaming.gateway.connection.socket import has_closed, keep_alive
 from streaming.gateway.connection.tasks import Work
-from streaming.gateway.members.heartbeat_holds import HeartbeatHolds
+from streaming.gateway.members.heartbeat_scheduler import HeartbeatScheduler
 from streaming.gateway.members.mailbox import Mailbox
 from streaming.gateway.members.members import Members
 from streaming.gateway.members.services import ClientKey, Shared
@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.close()
         self._mailbox.close()
-        self._holds.forget()
+        self._heartbeats.close()
         self._members.close()
         self._work.cancel()
         self._relaying.close()
@@ -133,11 +133,10 @@ class Connection(asyncio.Protocol):
         self._view = ListenerMetadata(shared, node_id, identity)
         work = self._work = Work(flow)
         self._mailbox = Mailbox(shared.coordinators, identity, flow.questions, self._tell, self.send_buffer.hold)
-        hold_ms, tick_ms = shared.settings.gateway_heartbeat_hold_ms, shared.settings.gateway_heartbeat_tick_ms
-        self._holds = HeartbeatHolds(
-            hold_ms, flow.give, flow.count, self._mailbox.send_now, tick_ms, self._authenticates_soon
+        self._members = Members(shared, work, self._mailbox, self._view.may_see)
+        self._heartbeats = HeartbeatScheduler(
+            shared, flow, work, self._mailbox, self._members, self._authenticates_soon
         )
-        self._members = Members(shared, flow, work, self._mailbox, self._holds, self._view.may_see)
         self._relaying = Relaying(shared, node_id, flow, work, identity)
         self._frames = Frames(Dispatcher(flow, identity, self._handlers(), self._relaying, self, self._clock))
 
@@ -147,7 +146,7 @@ class Connection(asyncio.Protocol):
         authenticating = Authenticating(flow, self._identity, self._relaying.forward, self._clock, self._expect_again)
         has_left = partial(has_closed, self._transport.get_extra_info("socket"))
         transactions = ClientTransactions(shared, self._mailbox, self._identity, view, has_left)
-        serve = Serving(shared, flow, work, self._mailbox, view, self._holds, self._members, transactions).serve
+        serve = Serving(shared, flow, work, self._mailbox, view, self._heartbeats, self._members, transactions).serve
         return {
             Handling.SERVED: serve,
             Handling.REWRITTEN: self._relaying.relay,
@@ -211,7 +210,7 @@ class Connection(asyncio.Protocol):
         if self._is_ending or self._transport.is_closing():
             return
         self._is_ending = True
-        self._holds.stop_holding()
+        self._heartbeats.stop_holding()
         self.request_begins()
         self._flow.pause(Pause.END)
         self._end_if_answered()
@@ -242,12 +241,11 @@ class Connection(asyncio.Protocol):
     # -- as its dispatcher sees it -------------------------------------------------------------------------------------
 
     def request_begins(self) -> None:
-        self._holds.release()
-        self._members.release()
+        self._heartbeats.release()
 
     def request_came(self, api: Api) -> None:
         self._shared.metrics.record_request(api.name)
-        self._holds.record_request(api.handling)
+        self._heartbeats.record_request(api.handling)
         if self.is_silent:
             self.is_silent = False
             self._shared.said_something(self)
@@ -270,10 +268,7 @@ class Connection(asyncio.Protocol):
         self._before_again = None
 
     def _tell(self, notice: AssignmentNotice | RebalanceNotice) -> None:
-        if isinstance(notice, AssignmentNotice):
-            self._members.tell(notice)
-        else:
-            self._holds.tell(notice)
+        self._heartbeats.handle_notice(notice)
 
     def _log_refusal(self, why: str) -> None:
         log.info("%r is refused: %s", self, why)

@@ -5,21 +5,20 @@ from functools import partial
 from typing import Any
 
 from coordinator.base.errors import ErrorCode
-from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat, TopicFact
-from coordinator.messages.heartbeats import AnyHeartbeat, Heartbeat
-from coordinator.messages.responses import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, LeaveGroupAnswer
+from coordinator.messages.consumer_requests import TopicFact
+from coordinator.messages.responses import AnyAnswer, JoinGroupAnswer, LeaveGroupAnswer
 from streaming.gateway.connection.flow_control import Flow, InFlightRequest
 from streaming.gateway.connection.tasks import Work
 from streaming.gateway.coordinator.routing import ShardAddress
 from streaming.gateway.coordinator.transaction_writer import WRITE_WAIT_S
 from streaming.gateway.exchanges import SERVED
 from streaming.gateway.exchanges.exchange import Exchange, Preparing, Served, Subscription
-from streaming.gateway.members.heartbeat_holds import HeartbeatHolds
+from streaming.gateway.members.heartbeat_protocols import PendingHeartbeat
+from streaming.gateway.members.heartbeat_scheduler import HeartbeatScheduler
 from streaming.gateway.members.mailbox import Mailbox
 from streaming.gateway.members.members import Members
 from streaming.gateway.members.services import Shared
-from streaming.gateway.protocol.definitions import ConsumerGroupHeartbeatRequest
-from streaming.gateway.protocol.messages import decode, encode
+from streaming.gateway.protocol.messages import decode
 from streaming.gateway.security.authenticate import Identity
 from streaming.kafka.patterns import Matches
 
@@ -94,13 +93,13 @@ class Serving:
         work: Work,
         mailbox: Mailbox,
         metadata: ListenerMetadata,
-        holds: HeartbeatHolds,
+        heartbeats: HeartbeatScheduler,
         members: Members,
         transactions: Preparing,
     ) -> None:
         self._cluster, self._topics, self._metadata = shared.cluster, shared.topics, metadata
         self._flow, self._work = flow, work
-        self._mailbox, self._holds, self._members = mailbox, holds, members
+        self._mailbox, self._heartbeats, self._members = mailbox, heartbeats, members
         self._transactions = transactions
 
     def serve(self, in_flight: InFlightRequest, frame: bytes) -> None:
@@ -111,14 +110,12 @@ class Serving:
         """
         served = SERVED[in_flight.header.api_key]
         message = decode(served.request, frame, in_flight.header)
-        if served.request is ConsumerGroupHeartbeatRequest:
-            self._members.came(in_flight, message.member_epoch)
+        heartbeat = self._heartbeats.came(in_flight, message)
         if served.is_always_ready or self._is_ready(served, message):
-            self._ask(in_flight, served.exchange(message, self._mailbox, self._metadata), message)
+            self._ask(in_flight, heartbeat, message, served.exchange(message, self._mailbox, self._metadata))
         else:
-            self._work.begin_alone(
-                self._prepare(in_flight, served, message), then=lambda exchange: self._ask(in_flight, exchange, message)
-            )
+            then = partial(self._ask, in_flight, heartbeat, message)
+            self._work.begin_alone(self._prepare(in_flight, served, message), then)
 
     def _is_ready(self, served: Served, message: Any) -> bool:
         """Return whether the gateway knows enough for an exchange, and nothing has to happen before it."""
@@ -175,57 +172,26 @@ class Serving:
         if not self._topics.are_sufficient(names):
             await self._topics.learn(names)
 
-    def _ask(self, in_flight: InFlightRequest, exchange: Exchange, message: Any) -> None:
-        is_beat = in_flight.header.api_key == ConsumerGroupHeartbeatRequest.API_KEY
-        later = partial(self._ask, in_flight, exchange, message)
-        if is_beat and self._members.take_over(in_flight, _heartbeat_in(exchange), later):
-            return
-        answer = partial(self._answer, in_flight, message, exchange)
-        request = exchange.requests[0].request if exchange.requests else None
-        if isinstance(request, AnyHeartbeat) and (ticks := self._ticks_to_wait(in_flight, request)):
-            self._mailbox.gather(request, ticks, answer)
-        elif isinstance(request, Heartbeat):
-            self._mailbox.gather_prompt(request, answer)
+    def _ask(
+        self, in_flight: InFlightRequest, heartbeat: PendingHeartbeat | None, message: Any, exchange: Exchange
+    ) -> None:
+        if heartbeat is not None:
+            self._heartbeats.schedule(heartbeat, exchange.requests[0].request)
         else:
-            self._mailbox.ask(exchange.requests, answer)
-
-    def _ticks_to_wait(self, in_flight: InFlightRequest, request: AnyHeartbeat) -> int:
-        is_only = self._flow.queue.is_only(in_flight)
-        if isinstance(request, Heartbeat):
-            return self._holds.ticks_to_wait(in_flight, request, is_only=is_only)
-        return self._members.ticks_to_wait(in_flight, request, is_only=is_only)
+            self._mailbox.ask(exchange.requests, partial(self._answer, in_flight, message, exchange))
 
     def _answer(
         self, in_flight: InFlightRequest, message: Any, exchange: Exchange, answers: Sequence[AnyAnswer]
     ) -> None:
-        """Send the response, or hold it for a notice of a rebalance."""
+        """Send the response to any other request than a heartbeat."""
         try:
-            if in_flight.header.api_key == ConsumerGroupHeartbeatRequest.API_KEY:
-                self._members.answered(in_flight, _heartbeat_in(exchange), answers[0])
-            else:
-                self._respond(in_flight, message, answers, encode(exchange.respond(answers), in_flight.header))
+            match answers:
+                case [JoinGroupAnswer(code=0) as joined]:
+                    self._heartbeats.classic.joined(joined.member_id, message.session_timeout_ms)
+                    self._members.joined(message, joined)
+                case [LeaveGroupAnswer(code=0) as left]:
+                    for member in left.members:
+                        self._members.left(message.group_id, member.member_id)
+            self._flow.respond(in_flight, exchange.respond(answers))
         except Exception as error:
             self._flow.fail(error)
-
-    def _respond(self, in_flight: InFlightRequest, message: Any, answers: Sequence[AnyAnswer], response: bytes) -> None:
-        match answers:
-            case [JoinGroupAnswer(code=0) as joined]:
-                self._holds.joined(joined.member_id, message.session_timeout_ms)
-                self._members.joined(message, joined)
-            case [LeaveGroupAnswer(code=0) as left]:
-                for member in left.members:
-                    self._members.left(message.group_id, member.member_id)
-            case [HeartbeatAnswer(code=code)]:
-                if not self._holds.answered(in_flight, message.member_id, code):
-                    return
-                is_only = self._flow.queue.is_only(in_flight)
-                if not code and is_only and self._holds.hold(in_flight, message.member_id, response):
-                    self._flow.count(in_flight)
-                    return
-        self._flow.answer(in_flight, response)
-
-
-def _heartbeat_in(exchange: Exchange) -> ConsumerGroupHeartbeat:
-    request = exchange.requests[0].request
-    assert isinstance(request, ConsumerGroupHeartbeat), "the exchange of a heartbeat has one question"
-    return request

@@ -42,6 +42,11 @@ class Bench(ServingBench):
         self.answer(1, member_id=member_id)
         assert self.frames() == []
 
+    def give_up(self) -> None:
+        """End the time that the client waits for a response to its heartbeat."""
+        [heartbeat] = self.heartbeats._timed
+        self.heartbeats._expire(heartbeat)
+
     async def idle(self) -> None:
         """Wait for the requests to the brokers."""
         while self.work._tasks:
@@ -60,10 +65,11 @@ class Bench(ServingBench):
         return [request for request in self.asking.requests if isinstance(request, GroupTopics)]
 
 
-def run(scenario: Callable[[Bench], Awaitable[None]]) -> None:
+def run(scenario: Callable[[Bench], Awaitable[None]], **settings: Any) -> None:
     async def main() -> None:
-        bench = Bench()
+        bench = Bench(**settings)
         await scenario(bench)
-        bench.members.close()
+        bench.close()
+        assert bench.owner.errors == []
 
     asyncio.run(main())

@@ -262,8 +262,11 @@ class FakeCoordinators:
 
     def answer(self, kind: Callable[..., AnyAnswer], index: int = -1, size: int = 0, **fields: Any) -> None:
         """Answer a request, the last one or the given one."""
-        request_id = self.requests[index].request_id
-        self._told.pop(request_id)(kind(request_id=request_id, **fields), size)
+        self.reply(kind(request_id=self.requests[index].request_id, **fields), index, size)
+
+    def reply(self, answer: AnyAnswer, index: int = -1, size: int = 0) -> None:
+        """Deliver an answer to a request, to the last one or the given one."""
+        self._told.pop(self.requests[index].request_id)(answer, size)
 
 
 def fact_of(topic: str, partitions: int | None) -> TopicFact:

@@ -1,11 +1,13 @@
 """The serving part of one connection, without a socket and without a coordinator."""
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from coordinator.messages.responses import AssignmentNotice, RebalanceNotice
 from streaming.gateway.connection.flow_control import InFlightRequest
 from streaming.gateway.connection.tasks import Work
-from streaming.gateway.members.heartbeat_holds import HeartbeatHolds
+from streaming.gateway.members.heartbeat_scheduler import HeartbeatScheduler
 from streaming.gateway.members.mailbox import Mailbox
 from streaming.gateway.members.members import Members
 from streaming.gateway.security.authenticate import Identity
@@ -16,20 +18,28 @@ from tests.streaming.gateway.wiring import frame_of
 
 
 class ServingBench(FlowBench):
-    """The serving part of one connection, in a running loop."""
+    """The serving part of one connection, in a running loop.
 
-    def __init__(self) -> None:
+    Args:
+        clock: Returns monotonic seconds, for the heartbeats.
+        settings: Settings that replace those of `FakeShared`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, **settings: Any) -> None:
         super().__init__()
         self.shared = FakeShared(self.metrics)
+        vars(self.shared.settings).update(settings)
         self.asking: FakeCoordinators = self.shared.coordinators
         self.identity = Identity((), "/10.0.0.7", "User:CN=ana")
         self.identity.client_id = "ana"
         hold = self.flow.send_buffer.hold
         self.questions = Mailbox(self.shared.coordinators, self.identity, self.flow.questions, self._tell, hold)
-        self.heartbeats = HeartbeatHolds(600_000, self.flow.give, self.flow.count, self.questions.send_now, 1_000)
         view = ListenerMetadata(self.shared, 1, self.identity)
         self.work = Work(self.flow)
-        self.members = Members(self.shared, self.flow, self.work, self.questions, self.heartbeats, view.may_see)
+        self.members = Members(self.shared, self.work, self.questions, view.may_see)
+        self.heartbeats = HeartbeatScheduler(
+            self.shared, self.flow, self.work, self.questions, self.members, clock=clock
+        )
         self.has_left = False
         self.transactions = ClientTransactions(self.shared, self.questions, self.identity, view, lambda: self.has_left)
         self._serving = Serving(
@@ -48,5 +58,11 @@ class ServingBench(FlowBench):
         (frame,) = self.transport.frames()
         return kind.decode(frame, version=version, header=True)
 
+    def close(self) -> None:
+        """Close the connection, as its socket does."""
+        self.questions.close()
+        self.heartbeats.close()
+        self.members.close()
+
     def _tell(self, notice: AssignmentNotice | RebalanceNotice) -> None:
-        (self.members if isinstance(notice, AssignmentNotice) else self.heartbeats).tell(notice)  # type: ignore[arg-type]
+        self.heartbeats.handle_notice(notice)

@@ -7,17 +7,14 @@ import pytest
 from coordinator.base.errors import ErrorCode
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.responses import ConsumerGroupHeartbeatAnswer
-from streaming.gateway.connection.flow_control import InFlightRequest
-from streaming.gateway.members.consumer_heartbeats import (
+from streaming.gateway.members.member_state import MEMBERS_MAX
+from streaming.gateway.members.reported_interval import (
     MARGIN_MS,
-    MEMBERS_MAX,
     PATIENCE_MS,
     PROMPT_MS,
     SHORT_FOR_S,
     SHORT_INTERVAL_MS,
 )
-from streaming.gateway.protocol.messages import Header
-from streaming.gateway.server.apis import APIS
 from tests.streaming.gateway.examples import WHO, ended
 from tests.streaming.gateway.held_bench import INTERVAL_MS, OWNED, SOME, Bench, answer, notice, request, run
 
@@ -49,7 +46,6 @@ def test_only_a_response_without_news_is_held(
 ):
     async def scenario(bench: Bench) -> None:
         assert bench.hold(asked, said) is is_held
-        assert bench.given == []
 
     run(scenario)
 
@@ -58,7 +54,7 @@ def test_no_response_is_held_if_the_setting_says_so():
     async def scenario(bench: Bench) -> None:
         assert not bench.hold()
 
-    run(scenario, hold_ms_max=0)
+    run(scenario, gateway_consumer_heartbeat_hold_ms=0)
 
 
 def test_no_response_is_held_before_the_acknowledgement():
@@ -116,14 +112,14 @@ def test_a_response_is_sent_when_its_time_is_over():
             await asyncio.sleep(0)
         assert bench.response.member_epoch == 5
 
-    run(scenario, hold_ms_max=20)
+    run(scenario, gateway_consumer_heartbeat_hold_ms=20)
 
 
-def test_the_time_counts_from_the_arrival_of_the_request():
+@pytest.mark.parametrize(("hold_ms", "is_held"), [(5_000, False), (6_000, True)])
+def test_the_time_counts_from_the_arrival_of_the_request(hold_ms: int, is_held: bool):
     async def scenario(bench: Bench) -> None:
         bench.late_s = 5
-        assert not bench.hold(said=answer(interval_ms=MARGIN_MS + 5_000))
-        assert bench.hold(said=answer(interval_ms=MARGIN_MS + 6_000))
+        assert bench.hold(said=answer(interval_ms=MARGIN_MS + hold_ms)) is is_held
 
     run(scenario)
 
@@ -137,7 +133,7 @@ def test_a_client_whose_requests_end_a_hold_is_told_a_short_interval():
     async def scenario(bench: Bench) -> None:
         bench.hold()
         bench.heartbeats.release()
-        assert bench.response.heartbeat_interval_ms == bench.heartbeats.reported_ms == SHORT_INTERVAL_MS
+        assert bench.response.heartbeat_interval_ms == SHORT_INTERVAL_MS
         bench.late_s = (SHORT_INTERVAL_MS - MARGIN_MS) / 1_000
         assert not bench.hold(), "librdkafka waits no longer for the response than the interval that it was told"
 
@@ -151,17 +147,19 @@ def test_a_hold_that_ends_by_itself_leaves_the_interval():
             await asyncio.sleep(0)
         assert bench.response.heartbeat_interval_ms == INTERVAL_MS
 
-    run(scenario, hold_ms_max=20)
+    run(scenario, gateway_consumer_heartbeat_hold_ms=20)
 
 
 def test_the_usual_interval_comes_back():
     async def scenario(bench: Bench) -> None:
-        bench.heartbeats.end_early()
-        slot = InFlightRequest(APIS[68], Header(68, 1, 77, "c"), since_s=asyncio.get_running_loop().time())
-        assert bench.heartbeats.answer_now(slot, answer()).heartbeat_interval_ms == SHORT_INTERVAL_MS
-        bench.late_s = SHORT_FOR_S
-        slot.since_s += SHORT_FOR_S
-        assert bench.heartbeats.answer_now(slot, answer()).heartbeat_interval_ms == INTERVAL_MS
+        bench.hold()
+        bench.heartbeats.release()
+        for bench.late_s, interval_ms in ((SHORT_FOR_S - 1, SHORT_INTERVAL_MS), (SHORT_FOR_S, INTERVAL_MS)):
+            heartbeat = bench.send(request(topic_partitions=OWNED))
+            heartbeat.in_flight.since_s += bench.late_s
+            bench.given.clear()
+            bench.asking.reply(answer())
+            assert bench.response.heartbeat_interval_ms == interval_ms
 
     run(scenario)
 
@@ -183,12 +181,13 @@ def test_a_slow_coordinator_is_not_asked_more_often():
 )
 def test_the_time_for_which_a_heartbeat_waits_for_the_tick_is_not_the_coordinators(waited_ms: int, interval_ms: int):
     async def scenario(bench: Bench) -> None:
-        bench.heartbeats.end_early()
-        now_s = asyncio.get_running_loop().time()
+        bench.heartbeats.consumer.interval.record_early_end()
+        heartbeat = bench.send(request(topic_partitions=OWNED))
+        heartbeat.in_flight.waited_ms = waited_ms + 1e-3
+        now_s = heartbeat.in_flight.since_s + (PROMPT_MS + 500) / 1_000
         bench.heartbeats._clock = lambda: now_s
-        age_s = (PROMPT_MS + 500) / 1_000
-        slot = InFlightRequest(APIS[68], Header(68, 1, 77, "c"), since_s=now_s - age_s, waited_ms=waited_ms + 1e-3)
-        assert bench.heartbeats.answer_now(slot, answer()).heartbeat_interval_ms == interval_ms
+        bench.asking.reply(answer())
+        assert bench.response.heartbeat_interval_ms == interval_ms
 
     run(scenario)
 
@@ -209,13 +208,13 @@ def test_a_notice_brings_the_news_of_the_member():
     async def scenario(bench: Bench) -> None:
         bench.own()
         bench.hold()
-        bench.heartbeats.tell(notice("another"))
+        bench.heartbeats.handle_notice(notice("another"))
         assert bench.asked == []
-        bench.heartbeats.tell(notice())
-        bench.heartbeats.tell(notice())
-        [(asked, _)] = bench.asked
+        bench.heartbeats.handle_notice(notice())
+        bench.heartbeats.handle_notice(notice())
+        [asked] = bench.asked
         assert (asked.member_id, asked.member_epoch, asked.again, asked.topic_partitions) == ("m", 5, True, None)
-        bench.answer_again(answer(assignment=SOME[:0], pending="revoking"))
+        bench.asking.reply(answer(assignment=SOME[:0], pending="revoking"))
         assert bench.response.assignment.topic_partitions == []
         bench.given.clear()
         assert not bench.hold(request(), answer()), "the member owes an acknowledgement"
@@ -239,8 +238,8 @@ def test_a_response_is_held_on_without_news(
 ):
     async def scenario(bench: Bench) -> None:
         bench.hold(said=before)
-        bench.heartbeats.tell(notice())
-        bench.answer_again(after)
+        bench.heartbeats.handle_notice(notice())
+        bench.asking.reply(after)
         assert bool(bench.given) is is_news
         bench.heartbeats.release()
         assert (bench.response.member_epoch, bench.response.error_code) == (
@@ -256,8 +255,8 @@ def test_a_new_members_empty_assignment_is_kept():
 
     async def scenario(bench: Bench) -> None:
         bench.hold(request(0, topic_partitions=()), answer(1, assignment=(), pending="waiting"))
-        bench.heartbeats.tell(notice())
-        bench.answer_again(answer(2))
+        bench.heartbeats.handle_notice(notice())
+        bench.asking.reply(answer(2))
         assert (bench.response.member_epoch, bench.response.assignment.topic_partitions) == (2, [])
 
     run(scenario)
@@ -269,11 +268,11 @@ def test_a_response_that_must_be_sent_waits_for_the_answer_under_way():
     async def scenario(bench: Bench) -> None:
         bench.own()
         bench.hold()
-        bench.heartbeats.tell(notice())
+        bench.heartbeats.handle_notice(notice())
         bench.heartbeats.release()
         bench.heartbeats.release()
         assert bench.given == []
-        bench.answer_again(answer(6, assignment=()))
+        bench.asking.reply(answer(6, assignment=()))
         assert (bench.response.member_epoch, bench.response.assignment.topic_partitions) == (6, [])
 
     run(scenario)
@@ -285,13 +284,13 @@ def test_a_response_does_not_wait_for_ever():
     async def scenario(bench: Bench) -> None:
         bench.own()
         bench.hold(said=answer(interval_ms=PATIENCE_MS + MARGIN_MS))
-        bench.heartbeats.tell(notice())
+        bench.heartbeats.handle_notice(notice())
         bench.late_s = 60
         bench.heartbeats.release()
         while not bench.given:
             await asyncio.sleep(0)
         assert bench.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE.number
-        bench.answer_again(answer(6, assignment=()))
+        bench.asking.reply(answer(6, assignment=()))
         assert len(bench.given) == 1
 
     run(scenario)
@@ -300,11 +299,11 @@ def test_a_response_does_not_wait_for_ever():
 def test_a_closed_connection_gets_nothing():
     async def scenario(bench: Bench) -> None:
         bench.hold()
-        bench.heartbeats.tell(notice())
-        bench.heartbeats.forget()
+        bench.heartbeats.handle_notice(notice())
+        bench.heartbeats.close()
         bench.heartbeats.release()
-        bench.heartbeats.tell(notice())
-        bench.answer_again(answer(6, assignment=SOME))
-        assert (bench.given, bench.asked) == ([], [])
+        bench.heartbeats.handle_notice(notice())
+        bench.asking.reply(answer(6, assignment=SOME))
+        assert (bench.given, len(bench.asked)) == ([], 1)
 
     run(scenario)

@@ -8,9 +8,8 @@ from kafka.protocol.consumer.group import OffsetCommitRequest
 from coordinator.base.errors import ErrorCode
 from coordinator.messages.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.messages.responses import Ask, AssignmentNotice, ErrorAnswer, GroupTopicsAnswer
-from streaming.gateway.members import members as module
-from streaming.gateway.members.consumer_heartbeats import PATIENCE_MS, SHORT_INTERVAL_MS
-from streaming.gateway.members.members import REPEATS_MAX
+from streaming.gateway.members.heartbeat_scheduler import REPEATS_MAX
+from streaming.gateway.members.reported_interval import PATIENCE_MS, SHORT_INTERVAL_MS
 from streaming.gateway.protocol.definitions import ConsumerGroupHeartbeatResponse
 from streaming.gateway.protocol.topic_ids import id_of
 from tests.streaming.gateway.examples import ended
@@ -107,7 +106,7 @@ def test_a_member_whose_join_was_answered_early_sends_all_fields_before_it_is_an
 
 def test_no_response_is_held_on_a_connection_with_other_requests():
     async def scenario(bench: Bench) -> None:
-        bench.heartbeats._is_of_groups = False
+        bench.heartbeats.stop_holding()
         bench.beat()
         bench.answer()
         assert bench.response().member_epoch == 5
@@ -126,8 +125,8 @@ def test_a_client_that_sends_other_requests_beside_a_heartbeat_is_told_a_short_i
         response = ConsumerGroupHeartbeatResponse.decode(frame, version=1, header=True)
         assert response.heartbeat_interval_ms == SHORT_INTERVAL_MS
         bench.beat(1)
-        [timer] = bench.members._timers.values()
-        assert timer.when() - asyncio.get_running_loop().time() <= (SHORT_INTERVAL_MS - PATIENCE_MS) / 1_000
+        [heartbeat] = bench.heartbeats._timed
+        assert heartbeat.until_s - asyncio.get_running_loop().time() <= (SHORT_INTERVAL_MS - PATIENCE_MS) / 1_000
 
     run(scenario)
 
@@ -145,9 +144,7 @@ def test_a_heartbeat_without_an_answer_gets_an_error_in_time():
     """librdkafka waits for a response for one interval, and then drops the connection."""
 
     async def scenario(bench: Bench) -> None:
-        bench.members._interval_ms = PATIENCE_MS
-        module_patience = module.PATIENCE_MS
-        assert module_patience == PATIENCE_MS
+        bench.heartbeats.consumer.interval._usual_ms = PATIENCE_MS
         bench.beat()
         while not bench.soon:
             await asyncio.sleep(0.01)
@@ -162,9 +159,9 @@ def test_a_heartbeat_is_given_up_by_the_time_of_its_arrival():
     """The facts about its topics may take long, and the client waits no longer for that."""
 
     async def scenario(bench: Bench) -> None:
-        bench.members._interval_ms = PATIENCE_MS
+        bench.heartbeats.consumer.interval._usual_ms = PATIENCE_MS
         bench.beat(subscribed_topic_names=["new"])
-        assert len(bench.members._timers) == 1
+        assert len(bench.heartbeats._timed) == 1
         assert bench.asking.requests == []
 
     run(scenario)
@@ -172,12 +169,12 @@ def test_a_heartbeat_is_given_up_by_the_time_of_its_arrival():
 
 def test_an_error_ends_the_wait_for_an_answer():
     async def scenario(bench: Bench) -> None:
-        bench.members._interval_ms = PATIENCE_MS
-        slot = bench.beat()
+        bench.heartbeats.consumer.interval._usual_ms = PATIENCE_MS
+        bench.beat()
+        [heartbeat] = bench.heartbeats._timed
         bench.asking.answer(ErrorAnswer, **ended(ErrorCode.INVALID_REQUEST))
-        assert bench.members._timers == {}
+        assert (bench.heartbeats._timed, heartbeat.timer) == (set(), None)
         assert bench.response().error_code == ErrorCode.INVALID_REQUEST.number
-        bench.members._give_up(slot)
         assert (bench.frames(), bench.flow.send_buffer.held_bytes) == ([], 0)
 
     run(scenario)
@@ -190,9 +187,10 @@ def test_a_client_that_is_told_a_short_interval_hears_of_late_answers():
         bench.beat(1)
         bench.ask(OffsetCommitRequest(version=8, group_id="g", member_id="m", topics=[]))
         bench.answer(1)
-        assert bench.members._holding.reported_ms == SHORT_INTERVAL_MS
+        assert bench.heartbeats.consumer.interval.last_ms == SHORT_INTERVAL_MS
         bench.frames()
-        bench.members._give_up(bench.beat(1))
+        bench.beat(1)
+        bench.give_up()
         assert bench.response().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE.number
         before = len(bench.asking.requests)
         bench.beat(1)
@@ -208,7 +206,6 @@ def test_without_holding_a_client_is_always_told_the_usual_interval():
     """With `gateway_consumer_heartbeat_hold_ms` 0 all responses are Kafka's."""
 
     async def scenario(bench: Bench) -> None:
-        bench.members._holding._hold_ms_max = 0
         bench.beat(1)
         bench.ask(OffsetCommitRequest(version=8, group_id="g", member_id="m", topics=[]))
         bench.answer(1)
@@ -216,7 +213,7 @@ def test_without_holding_a_client_is_always_told_the_usual_interval():
         response = ConsumerGroupHeartbeatResponse.decode(frame, version=1, header=True)
         assert response.heartbeat_interval_ms == INTERVAL_MS
 
-    run(scenario)
+    run(scenario, gateway_consumer_heartbeat_hold_ms=0)
 
 
 def test_a_join_may_wait_as_long_as_the_client_does():
@@ -224,7 +221,7 @@ def test_a_join_may_wait_as_long_as_the_client_does():
         bench.beat(0, subscribed_topic_names=["t"], topic_partitions=[])
         await bench.idle()
         await turn()
-        assert not bench.members._timers
+        assert not bench.heartbeats._timed
 
     run(scenario)
 
@@ -258,7 +255,7 @@ def test_a_heartbeat_that_waits_is_not_sent_if_its_connection_is_closed():
         unanswered = bench.shared.coordinators.outstanding
         unanswered.sent(("g", "m", bench.identity.principal), "over another connection")
         bench.beat(5)
-        bench.members.close()
+        bench.close()
         unanswered.answered("over another connection")
         await bench.idle()
         assert bench.asking.requests == []

@@ -16,7 +16,7 @@ from coordinator.messages.responses import (
     LeftMember,
 )
 from streaming.gateway.members import members as module
-from streaming.gateway.members.consumer_heartbeats import MEMBERS_MAX
+from streaming.gateway.members.member_state import MEMBERS_MAX
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.members_bench import ALL, Bench, T, run
 from tests.streaming.gateway.parts import fact_of
@@ -67,7 +67,7 @@ def test_the_topics_of_a_member_are_followed_until_it_leaves():
         await bench.shared.topic_updates.update()
         [told] = bench.group_topics
         assert (told.group_id, told.topics, told.principal) == ("g", (fact_of("t", 4),), "User:CN=ana")
-        bench.members.release()
+        bench.heartbeats.release()
         bench.beat(-1)
         bench.answer(-1)
         bench.shared.cluster.topics["t"] = 5
@@ -80,7 +80,7 @@ def test_the_topics_of_a_member_are_followed_until_it_leaves():
 def test_a_heartbeat_may_change_a_part_of_the_subscription():
     async def scenario(bench: Bench) -> None:
         await bench.join()
-        bench.members.release()
+        bench.heartbeats.release()
         bench.beat(1, subscribed_topic_regex="u.*")
         await bench.idle()
         bench.answer(2)
@@ -102,7 +102,7 @@ def test_a_member_is_followed_through_errors_that_pass(error: str):
 
     async def scenario(bench: Bench) -> None:
         await bench.join()
-        bench.members.release()
+        bench.heartbeats.release()
         bench.beat(1)
         bench.answer(0, **ended(ErrorCode[error]))
         bench.shared.cluster.topics["t"] = 4
@@ -117,7 +117,7 @@ def test_a_member_is_followed_through_errors_that_pass(error: str):
 def test_a_member_that_is_gone_is_not_followed(end: str):
     async def scenario(bench: Bench) -> None:
         await bench.join()
-        bench.members.release()
+        bench.heartbeats.release()
         if end == "error":
             bench.beat(1)
             bench.answer(**ended(ErrorCode.UNKNOWN_MEMBER_ID))

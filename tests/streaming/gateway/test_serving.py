@@ -84,11 +84,12 @@ def commit(topic: str | UUID, version: int = 6) -> OffsetCommitRequest:
     )
 
 
-def run(scenario: Callable[[Bench], Awaitable[None]]) -> None:
+def run(scenario: Callable[[Bench], Awaitable[None]], **settings: Any) -> None:
     async def main() -> None:
-        bench = Bench()
+        bench = Bench(**settings)
         await scenario(bench)
-        bench.heartbeats.forget()
+        bench.close()
+        assert bench.owner.errors == []
 
     asyncio.run(main())
 
@@ -248,6 +249,7 @@ def test_an_answer_without_a_valid_response_fails_the_client():
         bench.ask(commit("t"))
         bench.asking.answer(OffsetCommitAnswer, partitions=None)
         assert (len(bench.owner.errors), len(bench.flow.questions)) == (1, 0)
+        bench.owner.errors.clear()
 
     run(scenario)
 

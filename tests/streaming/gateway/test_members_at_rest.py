@@ -1,5 +1,7 @@
 """Heartbeats of members of the consumer protocol at rest wait for the tick, and go out with those of other members."""
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,18 +11,18 @@ from coordinator.messages.heartbeats import Heartbeats
 from coordinator.messages.responses import (
     Ask,
     AssignmentNotice,
-    ConsumerGroupHeartbeatAnswer,
     ErrorAnswer,
     HeartbeatsAnswer,
 )
 from streaming.gateway.connection.flow_control import InFlightRequest
 from streaming.gateway.coordinator.batching import SPARE_MS
-from streaming.gateway.members.idle import MEMBERS_MAX, IdleMembers
+from streaming.gateway.members.heartbeat_protocols import PendingHeartbeat
+from streaming.gateway.members.heartbeat_states import State
+from streaming.gateway.members.member_state import MEMBERS_MAX
 from streaming.gateway.protocol.definitions import ConsumerGroupHeartbeatRequest
-from streaming.gateway.protocol.messages import Header
-from streaming.gateway.server.apis import APIS
+from tests.streaming.gateway import held_bench
+from tests.streaming.gateway.held_bench import answer, request
 from tests.streaming.gateway.members_bench import ALL, INTERVAL_MS, Bench, run
-from tests.streaming.gateway.parts import FakeCoordinators
 
 TICK_MS = 1_000
 SESSION_MS = 45_000
@@ -30,33 +32,47 @@ OTHER = ConsumerGroupHeartbeat(request_id="other", reply_to="in", group_id="g", 
 # -- the rules ---------------------------------------------------------------------------------------------------------
 
 
-def request(**fields: Any) -> ConsumerGroupHeartbeat:
-    who = {"request_id": "r", "reply_to": "in", "group_id": "g", "member_id": "m", "member_epoch": 5}
-    return ConsumerGroupHeartbeat(**{**who, **fields})
+def at_rest(scenario: Callable[[held_bench.Bench], object], *members: str) -> None:
+    """Run a scenario on a connection with these members at rest."""
+
+    async def main(bench: held_bench.Bench) -> None:
+        bench.asking.batchers.tick_ms = TICK_MS
+        for member_id in members:
+            record(bench, request(member_id=member_id), answer())
+        scenario(bench)
+
+    held_bench.run(main, group_consumer_session_timeout_ms=SESSION_MS)
 
 
-def answer(**fields: Any) -> ConsumerGroupHeartbeatAnswer:
-    return ConsumerGroupHeartbeatAnswer(request_id="r", heartbeat_interval_ms=INTERVAL_MS, **fields)
+def record(bench: held_bench.Bench, asked: ConsumerGroupHeartbeat, said: Any) -> None:
+    bench.heartbeats.consumer.record_rest(asked, said, 100.0)
 
 
-def slot(since_s: float = 100.0) -> InFlightRequest:
-    return InFlightRequest(APIS[68], Header(68, 1, 77, "c"), since_s=since_s)
+def ticks_of(
+    bench: held_bench.Bench, asked: ConsumerGroupHeartbeat, patience_ms: float = 60_000, silence_ms: int = 0
+) -> int:
+    """Return for how many ticks a heartbeat waits; 0 if it is sent.
 
-
-def resting(*members: str) -> IdleMembers:
-    """Return the heartbeats of a connection with these members at rest."""
-    rest = IdleMembers(FakeCoordinators().batchers, SESSION_MS, INTERVAL_MS, lambda _: None)
-    for member_id in members:
-        rest.record(slot(), request(member_id=member_id), answer())
-    return rest
+    Args:
+        patience_ms: How long its client waits for the response.
+        silence_ms: The time since the member's last heartbeat.
+    """
+    slot = bench.slot(68, 1)
+    slot.since_s = 100.0 + silence_ms / 1_000
+    heartbeat = PendingHeartbeat(slot, bench.heartbeats.consumer)
+    heartbeat.request, heartbeat.member_id = asked, asked.member_id
+    heartbeat.until_s = asyncio.get_running_loop().time() + patience_ms / 1_000
+    may_wait = bench.heartbeats._may_wait(heartbeat)
+    bench.flow.queue.withdraw(slot)
+    return heartbeat.ticks if may_wait else 0
 
 
 @pytest.mark.parametrize(
     ("patience_ms", "silence_ms", "ticks"),
     [
-        (3 * TICK_MS + SPARE_MS, 0, 3),
+        (3 * TICK_MS + SPARE_MS + 100, 0, 3),
         (3 * TICK_MS + SPARE_MS - 1, 0, 1),
-        (TICK_MS + SPARE_MS, 0, 1),
+        (TICK_MS + SPARE_MS + 100, 0, 1),
         (TICK_MS + SPARE_MS - 1, 0, 0),
         (0, 0, 0),
         (60_000, SESSION_MS - 3 * TICK_MS - SPARE_MS, 3),
@@ -66,14 +82,18 @@ def resting(*members: str) -> IdleMembers:
     ],
 )
 def test_a_heartbeat_waits_only_if_client_and_session_leave_room(patience_ms: float, silence_ms: int, ticks: int):
-    later = slot(100.0 + silence_ms / 1_000)
-    assert resting("m").ticks_to_wait(later, request(), patience_ms) == ticks
+    def scenario(bench: held_bench.Bench) -> None:
+        assert ticks_of(bench, request(), patience_ms, silence_ms) == ticks
+
+    at_rest(scenario, "m")
 
 
 def test_without_ticks_no_heartbeat_waits():
-    rest = resting("m")
-    rest._batchers.tick_ms = 0
-    assert not rest.ticks_to_wait(slot(), request(), 60_000)
+    def scenario(bench: held_bench.Bench) -> None:
+        bench.asking.batchers.tick_ms = 0
+        assert not ticks_of(bench, request())
+
+    at_rest(scenario, "m")
 
 
 @pytest.mark.parametrize(
@@ -82,13 +102,18 @@ def test_without_ticks_no_heartbeat_waits():
     ids=str,
 )
 def test_only_a_bare_heartbeat_of_a_member_at_rest_waits(fields: dict[str, Any]):
-    assert not resting("m").ticks_to_wait(slot(), request(**fields), 60_000)
+    def scenario(bench: held_bench.Bench) -> None:
+        assert not ticks_of(bench, request(**fields))
+
+    at_rest(scenario, "m")
 
 
 def test_each_heartbeat_needs_the_answer_to_the_one_before():
-    rest = resting("m")
-    assert rest.ticks_to_wait(slot(), request(), 60_000)
-    assert not rest.ticks_to_wait(slot(), request(), 60_000)
+    def scenario(bench: held_bench.Bench) -> None:
+        assert ticks_of(bench, request())
+        assert not ticks_of(bench, request())
+
+    at_rest(scenario, "m")
 
 
 @pytest.mark.parametrize(
@@ -100,21 +125,25 @@ def test_each_heartbeat_needs_the_answer_to_the_one_before():
         (request(), answer(pending="waiting")),
         (request(), answer(pending="revoking")),
         (request(), answer(ask=Ask(("t",)))),
-        (request(member_epoch=0), answer()),
-        (request(member_epoch=-1), answer()),
+        (request(0), answer()),
+        (request(-1), answer()),
     ],
     ids=str,
 )
-def test_an_answer_with_news_is_no_rest(asked: ConsumerGroupHeartbeat, said: Any):
-    rest = resting()
-    rest.record(slot(), asked, said)
-    assert not rest.ticks_to_wait(slot(), request(), 60_000)
+def test_after_an_answer_with_a_change_no_heartbeat_waits(asked: ConsumerGroupHeartbeat, said: Any):
+    def scenario(bench: held_bench.Bench) -> None:
+        record(bench, asked, said)
+        assert not ticks_of(bench, request())
+
+    at_rest(scenario)
 
 
 def test_the_members_at_rest_are_bounded():
-    rest = resting(*(f"m{number}" for number in range(MEMBERS_MAX + 1)))
-    assert not rest.ticks_to_wait(slot(), request(member_id="m0"), 60_000)
-    assert rest.ticks_to_wait(slot(), request(member_id="m1"), 60_000)
+    def scenario(bench: held_bench.Bench) -> None:
+        assert not ticks_of(bench, request(member_id="m0"))
+        assert ticks_of(bench, request(member_id="m1"))
+
+    at_rest(scenario, *(f"m{number}" for number in range(MEMBERS_MAX + 1)))
 
 
 # -- a connection ------------------------------------------------------------------------------------------------------
@@ -137,7 +166,10 @@ async def rest(bench: Bench) -> None:
 
 
 def end_hold(bench: Bench) -> None:
-    bench.members._holding._end_hold()
+    """End the time for which the response is held."""
+    [heartbeat] = bench.heartbeats._timed
+    assert heartbeat.state is State.HELD
+    bench.heartbeats._expire(heartbeat)
 
 
 def answer_record(bench: Bench, code: int) -> None:
@@ -170,7 +202,7 @@ def test_a_heartbeat_at_rest_waits_for_the_tick_and_is_answered_by_a_code():
             assert said.heartbeat_interval_ms == INTERVAL_MS
             sent += 1
         assert not bench.flow.questions
-        assert not bench.members._timers
+        assert not bench.heartbeats._timed
 
     run(scenario)
 
@@ -179,7 +211,7 @@ def test_the_interval_is_the_one_that_the_coordinator_named_last():
     async def scenario(bench: Bench) -> None:
         await rest(bench)
         beat(bench)
-        bench.members.release()
+        bench.heartbeats.release()
         bench.answer(1, heartbeat_interval_ms=7_000)
         end_hold(bench)
         assert bench.response().heartbeat_interval_ms == 7_000
@@ -259,12 +291,13 @@ def test_the_next_request_ends_the_wait_for_the_tick():
     async def scenario(bench: Bench) -> None:
         await rest(bench)
         waiting = beat(bench)
-        bench.members.release()
+        bench.heartbeats.release()
+        bench.heartbeats.release()
         assert isinstance(bench.asking.requests[-1], ConsumerGroupHeartbeat)
         assert waiting.waited_ms < TICK_MS
         bench.answer(1)
         sent = len(bench.asking.sent)
-        bench.members.release()
+        bench.heartbeats.release()
         bench.asking.tick()
         assert bench.asking.requests[sent:] == [OTHER]
 
@@ -278,7 +311,7 @@ def test_a_release_after_the_tick_sends_nothing():
         waiting.since_s -= 4 * TICK_MS / 1_000
         bench.asking.tick()
         sent = len(bench.asking.sent)
-        bench.members.release()
+        bench.heartbeats.release()
         assert (len(bench.asking.sent), waiting.waited_ms) == (sent, 3 * TICK_MS)
 
     run(scenario)
@@ -289,11 +322,11 @@ def test_a_heartbeat_that_the_client_cannot_wait_for_is_sent_at_once(kind: str):
     async def scenario(bench: Bench) -> None:
         await rest(bench)
         if kind == "other requests":
-            bench.heartbeats._is_of_groups = False
+            bench.heartbeats.stop_holding()
         elif kind == "a request before":
             bench.slot(10)
         else:
-            bench.members._holding._reported_ms = TICK_MS + SPARE_MS
+            bench.heartbeats.consumer.interval.last_ms = TICK_MS + SPARE_MS
         sent = len(bench.asking.sent)
         beat(bench)
         assert len(bench.asking.sent) == sent + 1
@@ -306,9 +339,9 @@ def test_a_late_answer_is_no_rest():
 
     async def scenario(bench: Bench) -> None:
         await rest(bench)
-        first = beat(bench)
+        beat(bench)
         bench.asking.tick()
-        bench.members._give_up(first)
+        bench.give_up()
         assert bench.response().error_code == 15
         beat(bench)
         answer_record(bench, 0)
@@ -325,8 +358,7 @@ def test_a_closed_connection_leaves_its_heartbeat_to_the_tick():
     async def scenario(bench: Bench) -> None:
         await rest(bench)
         beat(bench)
-        bench.questions.close()
-        bench.members.close()
+        bench.close()
         bench.asking.tick()
         answer_record(bench, 0)
         assert (bench.frames(), bench.asking.batchers.outstanding) == ([], 0)
