@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -34,6 +35,12 @@ it. With the waits of the other parts, a service ends within 30 s of SIGTERM, wh
 
 CHECK_EVERY_S = 0.5
 """How often it is checked whether the query still runs."""
+
+
+JAVA_GONE = (ConnectionError, Py4JNetworkError)
+"""The errors of a call of Spark whose Java process has ended."""
+
+JAVA_ENDED = "Spark's Java process has ended, as when a machine lacks memory. The next start continues where it ended."
 
 
 def await_batch(query: StreamingQuery, deadline_s: float) -> None:
@@ -120,14 +127,21 @@ class RunningQuery:
         """
         if self._query is None:
             return
+        try:
+            self._await_end(self._query)
+        except JAVA_GONE as error:
+            raise self._failed(JAVA_ENDED) from error
+
+    def _await_end(self, query: StreamingQuery) -> None:
         while not self._stopping.is_set() and not self._refusal():
             self._active_s = time.monotonic()
-            self._attend(self._query)
-            if not self._query.isActive and not self._begin_again_if_failed(self._query):
+            self._attend(query)
+            if not query.isActive and not self._begin_again_if_failed(query):
                 break
+            query = self._query or query  # it may have begun again
             self._stopping.wait(CHECK_EVERY_S)
         # a process that stops does not ask silent brokers once more
-        if failure := self._refusal() if self._stopping.is_set() else self._failure(self._query):
+        if failure := self._refusal() if self._stopping.is_set() else self._failure(query):
             raise failure
 
     def _attend(self, query: StreamingQuery) -> None:
@@ -214,9 +228,10 @@ class RunningQuery:
         with ThreadPoolExecutor(len(self._beside)) as pool:  # at the same time: each of them may wait for brokers
             list(pool.map(lambda part: part.close(), self._beside))
         query = self._query
-        if query is not None and query.isActive:
-            await_batch(query, time.monotonic() + (self._batch_wait_s if self._may_end_batch() else 0))
-            stop_query(query)
+        with suppress(*JAVA_GONE):
+            if query is not None and query.isActive:
+                await_batch(query, time.monotonic() + (self._batch_wait_s if self._may_end_batch() else 0))
+                stop_query(query)
         self._mark.remove()
 
     def _may_end_batch(self) -> bool:
