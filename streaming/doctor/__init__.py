@@ -2,11 +2,11 @@
 
     installation  the versions of the product, its packages, Python and Java, and the jars
     settings      the settings that are not the defaults, without their secrets
-    brokers       the brokers that answer, their features, the active controller and its clock
+    cluster       the brokers that answer, their features, the active controller and its clock
     topics        the coordinator's topics, compared with what it needs
-    checkpoint    the parts of a checkpoint on this machine, compared with settings and topics
-    health        what the processes say at their health addresses, and their clocks
-    log           the last warnings and errors of a log
+    folder        the parts of a checkpoint on this machine, compared with settings and topics
+    processes     what the processes say at their health addresses, and their clocks
+    log_file      the last warnings and errors of a log
 
 `CHECKS` in `examining` has a function for each subject. A check reads and never writes. Each is bounded in time, and
 one that fails is a finding. Nothing here needs an extra of the distribution.

@@ -2,7 +2,7 @@
 
     health         health checks and metrics
     coordinator    the query's start and stop
-    standby        a driver that waits for the lease (`lease`, `claims`)
+    standby        a driver that waits for the lease (`lease`)
     dataframe      the query as one DataFrame: source, operator, sink
     watchers       the threads beside the query
     checkpoint     its identity, its contents, and what a start finds in its folder

@@ -1,6 +1,10 @@
-"""docs/map.md: each file that it names exists, its drawings are small, and its questions are enough."""
+"""docs/map.md: each file that it names exists, its drawings are small, and its questions are enough. Packages list what they have."""
 
+import ast
 import re
+from pathlib import Path
+
+import pytest
 
 from tests.docs.pages import ROOT
 
@@ -33,3 +37,15 @@ def test_files_beside_a_file_exist_too() -> None:
 
 def test_the_page_answers_where_twenty_things_are() -> None:
     assert len(re.findall(r"^\| (?!what|---)", PAGE, re.MULTILINE)) >= QUESTIONS_MIN
+
+
+_ROOM = re.compile(r"^    ([a-z_]+(?:, [a-z_]+)*)  +\S", re.MULTILINE)
+"""A line of a package's list: its modules, and what they are about."""
+
+
+@pytest.mark.parametrize("package", [init.parent for name in ("coordinator", "streaming")
+                                     for init in (ROOT / name).rglob("__init__.py")], ids=str)  # fmt: skip
+def test_modules_that_a_package_lists_exist(package: Path) -> None:
+    listed = _ROOM.findall(ast.get_docstring(ast.parse((package / "__init__.py").read_text()), clean=False) or "")
+    names = [name for line in listed for name in line.split(", ")]
+    assert [name for name in names if not (any(package.glob(f"{name}.*")) or (package / name).is_dir())] == []

@@ -4,6 +4,8 @@ A member for which all others waited counts as the cause before the member that 
 
 In a group of the consumer protocol, further sentences tell the cause of each group epoch, and which members had to give
 up partitions before others could get them. `streaming.views.history.advice` has the tables of causes.
+
+`observed` has what is behind a rebalance of a group that Kafka's own coordinator keeps.
 """
 
 import re

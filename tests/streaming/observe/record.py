@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import (
@@ -28,12 +28,17 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from streaming.embedded import Broker
-from tests.clients.java import SHARE, run
+from streaming.embedded import Broker, Bundle
+from tests.clients.java import CONSUMER_GROUPS, SHARE, run
 from tests.clients.streams import STREAMS_PROTOCOL, WordCounts
+from tests.compatibility.columns import BROKERS as OF_THE_TABLE
+from tests.compatibility.columns import NEWEST
 from tests.system.waiting import wait_until
 
 HERE = Path(__file__).parent / "recorded"
+BROKERS = {**OF_THE_TABLE, "4.1": Bundle("broker-4.1", "a broker of Kafka 4.1", Path(__file__).parent)}
+"""The brokers by version. 4.1 is the first one with metadata hashes."""
+
 OFFSETS = "__consumer_offsets"
 GROUP = "counting"
 LINES, SINK = "lines", "counts"
@@ -112,6 +117,7 @@ class Recording:
         of = {
             "streams": "org.apache.kafka.tools.streams.StreamsGroupCommand",
             "share": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+            "consumer": CONSUMER_GROUPS,
         }[kind]
         done = subprocess.run(
             run(of, "--bootstrap-server", self.bootstrap, *arguments), capture_output=True, text=True, timeout=60
@@ -157,7 +163,7 @@ class Recording:
         wait_until(lambda: self.epochs(kind) > before, WAIT_S)
 
 
-STREAMS_EPOCH, SHARE_EPOCH = 17, 11
+CONSUMER_EPOCH, SHARE_EPOCH, STREAMS_EPOCH = 3, 11, 17
 
 
 @contextmanager
@@ -251,8 +257,79 @@ def share(recording: Recording) -> None:
         recording.until("share", GROUP, "Empty", 0)
 
 
-SCENARIOS: Mapping[str, Callable[[Recording], None]] = {
-    each.__name__: each for each in (streams, streams_to_classic, share)
+def consumers(recording: Recording) -> None:
+    """Consumers of librdkafka with the consumer protocol: each cause of an epoch that all brokers since 4.0 record."""
+    recording.topics(lines=4, extra=2)
+    members: dict[str, Consumer] = {}
+
+    def settle() -> None:
+        """Poll until each partition is owned by a member, as in Kafka's own description, and note it."""
+
+        def is_settled() -> bool:
+            for member in members.values():
+                member.poll(0.1)
+            return recording.state("consumer", GROUP)[-2:] == ["Stable", str(len(members))]
+
+        wait_until(is_settled, WAIT_S, lambda: recording.state("consumer", GROUP))
+        recording.mark("Stable", str(len(members)))
+
+    def join(name: str, *topics: str) -> None:
+        config = {"bootstrap.servers": recording.bootstrap, "group.id": GROUP, "group.protocol": "consumer"}
+        members[name] = Consumer({**config, "client.id": name, "enable.auto.commit": False})
+        members[name].subscribe(list(topics))
+
+    def after(kind: int, change: Callable[[], object]) -> None:
+        before = recording.epochs(kind)
+        change()
+
+        def is_raised() -> bool:
+            for member in members.values():
+                member.poll(0.1)
+            return recording.epochs(kind) > before
+
+        wait_until(is_raised, WAIT_S)
+        settle()
+
+    join("ana", LINES)
+    settle()
+    join("bob", LINES)
+    settle()
+    after(CONSUMER_EPOCH, lambda: recording.grow(LINES, 6))
+    after(CONSUMER_EPOCH, lambda: members["ana"].subscribe([LINES, "extra"]))
+    after(CONSUMER_EPOCH, lambda: recording.delete("extra"))
+    after(CONSUMER_EPOCH, lambda: members.pop("bob").close())
+    members.pop("ana").close()
+    recording.until("consumer", GROUP, "Empty", 0)
+
+
+def classics(recording: Recording) -> None:
+    """Classic consumers of librdkafka, as all brokers record them."""
+    recording.topics(lines=4)
+    config = {"bootstrap.servers": recording.bootstrap, "group.id": GROUP, "session.timeout.ms": 6_000}
+    with closing(Consumer({**config, "client.id": "ana"})) as ana:
+        ana.subscribe([LINES])
+        wait_until(lambda: (ana.poll(0.1), len(ana.assignment()) == 4)[1], WAIT_S)
+        recording.until("consumer", GROUP, "Stable", 1)
+        with closing(Consumer({**config, "client.id": "bob"})) as bob:
+            bob.subscribe([LINES])
+            wait_until(lambda: (ana.poll(0.1), bob.poll(0.1), len(bob.assignment()) == 2)[2], WAIT_S)
+            recording.until("consumer", GROUP, "Stable", 2)
+        wait_until(lambda: (ana.poll(0.1), len(ana.assignment()) == 4)[1], WAIT_S)
+        recording.until("consumer", GROUP, "Stable", 1)
+    recording.until("consumer", GROUP, "Empty", 0)
+
+
+class Scenario(NamedTuple):
+    """A scenario, and the version of the broker on which it runs."""
+
+    play: Callable[[Recording], None]
+    kafka: str = NEWEST
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    **{each.__name__: Scenario(each) for each in (streams, streams_to_classic, share)},
+    **{f"consumers_{version}": Scenario(consumers, version) for version in ("4.0", "4.1", "4.3", NEWEST)},
+    "classics_3.9": Scenario(classics, "3.9"),
 }
 
 
@@ -260,13 +337,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("scenario", nargs="*", choices=[*SCENARIOS, []], default=list(SCENARIOS))
     for name in parser.parse_args().scenario:
+        play, version = SCENARIOS[name]
         with (
             tempfile.TemporaryDirectory(prefix=f"record-{name}-") as folder,
-            Broker(Path(folder) / "broker", properties=SETTINGS) as broker,
+            Broker(Path(folder) / "broker", properties=SETTINGS, bundle=BROKERS[version]) as broker,
         ):
             recording = Recording(broker, Path(folder))
             try:
-                SCENARIOS[name](recording)
+                play(recording)
             finally:
                 recording.save(name)
 
