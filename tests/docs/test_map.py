@@ -1,4 +1,4 @@
-"""docs/map.md: each file that it names exists, its drawings are small, and its questions are enough. Packages list what they have."""
+"""docs/map.md and the lists of packages: each file that they name exists, and the questions of the map are enough."""
 
 import ast
 import re
