@@ -12,9 +12,10 @@ Spark's event log has them. Runs with one executor, with two and with four alter
 
 Each executor has a part of a core: a control group of Linux limits its Java, with compilers and collectors, and its
 Python workers together. All executors have one core at most, so the driver and the broker have the other one for
-themselves, beside one executor as beside four. The limit begins after the warm-up. What they still share are the disk,
-the caches of the processor, and the memory's bandwidth. `..._task_ms` is the sum of the times of a batch's tasks: it
-shows how much longer the same tasks take beside each other.
+themselves, beside one executor as beside four. The limit begins after the warm-up. Executors run without Java's
+optimizing compiler: it works for longer than a run takes, once in each executor, and its work is no part of a batch.
+What they still share are the disk, the caches of the processor, and the memory's bandwidth. `..._task_ms` is the sum of
+the times of a batch's tasks: it shows how much longer the same tasks take beside each other.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -188,7 +190,7 @@ def _measured(broker: int, settings: Settings, folder: Path, everybody: Sequence
     say(f"Working through them with {executors} executors.")
     limited = {"COORDINATOR_MAX_REQUESTS_PER_BATCH": str(len(everybody))}
     with (
-        patch.dict(os.environ, spark_environment(folder, executors, TASKS) | limited),
+        patch.dict(os.environ, spark_environment(folder, executors, TASKS, QUICK_COMPILER) | limited),
         bench.coordinator(settings, folder) as coordinator,
         Usage({"broker": broker, "coordinator": coordinator.pid}, weighed="broker") as usage,
     ):
@@ -209,13 +211,22 @@ def _measured(broker: int, settings: Settings, folder: Path, everybody: Sequence
     return run
 
 
-def spark_environment(folder: Path, executors: int, tasks: int) -> dict[str, str]:
-    """Return the variables of a coordinator that writes Spark's event log, and write the file that they name."""
+QUICK_COMPILER = {"spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+
+
+def spark_environment(
+    folder: Path, executors: int, tasks: int, config: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """Return the variables of a coordinator that writes Spark's event log, and write the file that they name.
+
+    Args:
+        config: Further settings of Spark.
+    """
     (events := folder / "events").mkdir()
     logged = {"enabled": "true", "compress": "false", "rolling.enabled": "false", "dir": events.as_uri()}
     (conf := folder / "conf").mkdir()
-    lines = (f"spark.eventLog.{name} {value}\n" for name, value in logged.items())
-    (conf / "spark-defaults.conf").write_text("".join(lines))
+    lines = {f"spark.eventLog.{name}": value for name, value in logged.items()} | config
+    (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
     return {
         "SPARK_CONF_DIR": str(conf),
         "COORDINATOR_MASTER": f"local-cluster[{executors},1,1024]",

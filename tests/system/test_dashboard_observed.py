@@ -77,6 +77,7 @@ def opened(page: Page, url: str, place: str, wanted: str) -> str:
 
 def test_the_list_has_the_groups_of_all_and_shows_who_keeps_them(page: Page, url: str) -> None:
     opened(page, url, "/", "queue")
+    page.get_by_text("static").first.wait_for()  # the groups of each source come by themselves
     assert "Kept by" in [text.strip() for text in texts(page, "th")]
     rows = {row.split()[0]: row for row in texts(page, "tbody tr")}
     keepers = dict.fromkeys(("coop", "word-count", "connectors"), "this coordinator") | {"static": "eu.peer"}

