@@ -191,13 +191,13 @@ class _Run:
             if self.is_first:
                 group.members, group.waiting = {}, []
         for step in self.steps:
-            if taker := _TAKERS.get(step.entry.kind):
-                taker(self, step)
+            if apply := _APPLY.get(step.entry.kind):
+                apply(self, step)
         if self.epoch is not None:
             self.publisher.topics.update(topics_of(group))
         group.at_offset = self.steps[-1].offset
 
-    def take_member(self, step: Step) -> None:
+    def apply_member(self, step: Step) -> None:
         value, id_ = step.entry.value, step.entry.name
         earlier = self.group.members.get(id_)
         if value is None:
@@ -227,7 +227,7 @@ class _Run:
             member.unrevoked_ms = earlier.unrevoked_ms
         self.group.members[id_] = member
 
-    def take_current(self, step: Step) -> None:
+    def apply_current(self, step: Step) -> None:
         member, value = self.group.members.get(step.entry.name), step.entry.value
         if member is None or value is None:
             return
@@ -264,7 +264,7 @@ class _Run:
                             places = partitions_of(self.group, self.publisher.names, {topic_id: [number]})
                             self.owned |= dict.fromkeys(places, other.member_id)
 
-    def take_target(self, step: Step) -> None:
+    def apply_target(self, step: Step) -> None:
         member, value = self.group.members.get(step.entry.name), step.entry.value
         if member is None or value is None:
             return
@@ -277,7 +277,7 @@ class _Run:
         else:
             member.target = _owned(value["topic_partitions"])
 
-    def take_epoch(self, step: Step) -> None:
+    def apply_epoch(self, step: Step) -> None:
         value = step.entry.value
         if value is not None:
             epoch = value["epoch"]
@@ -288,14 +288,14 @@ class _Run:
                 self.group.validated_epoch = value["validated_topology_epoch"]
                 self.group.configs = {each["key"]: each["value"] for each in value["last_assignment_configs"]}
 
-    def take_topology(self, step: Step) -> None:
+    def apply_topology(self, step: Step) -> None:
         value = step.entry.value
         self.group.topology_epoch = NO_TOPOLOGY if value is None else value["epoch"]
         self.group.subtopologies = {
             each["subtopology_id"]: _subtopology(each) for each in (value or {"subtopologies": ()})["subtopologies"]
         }
 
-    def take_share_partitions(self, step: Step) -> None:
+    def apply_share_partitions(self, step: Step) -> None:
         """Note the partitions whose share state is there, and those whose state is being made."""
         group, value = self.group, step.entry.value or {"initializing_topics": (), "initialized_topics": ()}
         before = group.initialized
@@ -306,19 +306,19 @@ class _Run:
         if (ready := share_state_ready(before, group.initialized, self.publisher.names)) is not None:
             self.ready.append(ready)
 
-    def take_target_epoch(self, step: Step) -> None:
+    def apply_target_epoch(self, step: Step) -> None:
         if step.entry.value is not None:
             self.group.assignment_epoch = step.entry.value["assignment_epoch"]
             self.planned_ms = step.entry.value["assignment_timestamp"] or step.at_ms
 
-    def take_pattern(self, step: Step) -> None:
+    def apply_pattern(self, step: Step) -> None:
         patterns, pattern = self.group.patterns, step.entry.name
         if step.entry.value is None:
             patterns.pop(pattern, None)
             return
         patterns[pattern] = sorted(step.entry.value["topics"])
 
-    def take_old_topics(self, step: Step) -> None:
+    def apply_old_topics(self, step: Step) -> None:
         """Note the topics that a broker before 4.1 has recorded. A later broker writes their tombstone."""
         self.has_old_topics, self.has_lost_old_topics = step.entry.value is not None, step.entry.value is None
         self.group.old_topics = {
@@ -555,30 +555,30 @@ class _Run:
         )
 
 
-_TAKERS: Mapping[Kind, Callable[[_Run, Step], None]] = {
-    Kind.EPOCH: _Run.take_epoch,
-    Kind.MEMBER: _Run.take_member,
-    Kind.TARGET_EPOCH: _Run.take_target_epoch,
-    Kind.TARGET: _Run.take_target,
-    Kind.CURRENT: _Run.take_current,
-    Kind.PATTERN: _Run.take_pattern,
-    Kind.OLD_TOPICS: _Run.take_old_topics,
-    Kind.STREAMS_GROUP: _Run.take_epoch,
-    Kind.STREAMS_MEMBER: _Run.take_member,
-    Kind.STREAMS_TARGET_EPOCH: _Run.take_target_epoch,
-    Kind.STREAMS_TARGET: _Run.take_target,
-    Kind.STREAMS_CURRENT: _Run.take_current,
-    Kind.STREAMS_TOPOLOGY: _Run.take_topology,
-    Kind.SHARE_GROUP: _Run.take_epoch,
-    Kind.SHARE_MEMBER: _Run.take_member,
-    Kind.SHARE_TARGET_EPOCH: _Run.take_target_epoch,
-    Kind.SHARE_TARGET: _Run.take_target,
-    Kind.SHARE_CURRENT: _Run.take_current,
-    Kind.SHARE_PARTITIONS: _Run.take_share_partitions,
+_APPLY: Mapping[Kind, Callable[[_Run, Step], None]] = {
+    Kind.EPOCH: _Run.apply_epoch,
+    Kind.MEMBER: _Run.apply_member,
+    Kind.TARGET_EPOCH: _Run.apply_target_epoch,
+    Kind.TARGET: _Run.apply_target,
+    Kind.CURRENT: _Run.apply_current,
+    Kind.PATTERN: _Run.apply_pattern,
+    Kind.OLD_TOPICS: _Run.apply_old_topics,
+    Kind.STREAMS_GROUP: _Run.apply_epoch,
+    Kind.STREAMS_MEMBER: _Run.apply_member,
+    Kind.STREAMS_TARGET_EPOCH: _Run.apply_target_epoch,
+    Kind.STREAMS_TARGET: _Run.apply_target,
+    Kind.STREAMS_CURRENT: _Run.apply_current,
+    Kind.STREAMS_TOPOLOGY: _Run.apply_topology,
+    Kind.SHARE_GROUP: _Run.apply_epoch,
+    Kind.SHARE_MEMBER: _Run.apply_member,
+    Kind.SHARE_TARGET_EPOCH: _Run.apply_target_epoch,
+    Kind.SHARE_TARGET: _Run.apply_target,
+    Kind.SHARE_CURRENT: _Run.apply_current,
+    Kind.SHARE_PARTITIONS: _Run.apply_share_partitions,
 }
 
 TYPES: Mapping[Kind, str] = {
-    kind: SHARE if kind in OF_SHARE else STREAMS if kind in OF_STREAMS else CONSUMER for kind in _TAKERS
+    kind: SHARE if kind in OF_SHARE else STREAMS if kind in OF_STREAMS else CONSUMER for kind in _APPLY
 }
 """The types of groups with epochs, by their records."""
 

@@ -1,7 +1,7 @@
 """The names of topic ids, as far as a partition knows them."""
 
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from streaming.observe.schemas import ZERO_ID
@@ -43,10 +43,10 @@ class Names:
         """Return whether no id stands for the name of a topic in these partitions."""
         return all(topic not in self.unnamed for topic, _ in places)
 
-    def named(self, owned: Mapping[str, list[int]]) -> dict[str, list[int]]:
+    def named(self, *parts: Owned) -> dict[str, list[int]]:
         """Return partitions by the names of their topics, in order."""
         found: dict[str, list[int]] = {}
-        for topic_id, numbers in owned.items():
+        for topic_id, numbers in (item for owned in parts for item in owned.items()):
             found.setdefault(self.of(topic_id), []).extend(numbers)
         return {topic: sorted(numbers) for topic, numbers in sorted(found.items())}
 

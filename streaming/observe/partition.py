@@ -440,14 +440,14 @@ class Partition:
             for each in pending.values():
                 self.publisher.offset(group, *each)
             if pending or group_id in self._offsets:
-                self._keep_offsets(group_id, pending)
+                self._store_offsets(group_id, pending)
             if group.version == 0:
                 self.stored.groups.pop(group_id, None)
             else:
                 self.stored.groups[group_id] = state.pack_group(group)
         self._open, self._pending, self._offsets, self._without_members = {}, {}, {}, set()
 
-    def _keep_offsets(self, group_id: str, pending: dict[TopicAndPartition, Pending]) -> None:
+    def _store_offsets(self, group_id: str, pending: dict[TopicAndPartition, Pending]) -> None:
         last = self._offsets_of(group_id)
         last.update(pending)
         if (data := last.to_bytes()) is None:

@@ -1,6 +1,6 @@
 """The records and events of an observed group, under the group's own versions and times."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -179,7 +179,7 @@ class Publisher:
             protocol_name=_assignor(group) if has_epochs else group.protocol_name,
             leader=group.leader,
             subscribed_topics=topics,
-            members=tuple(map(self._with_epoch_of(group) if has_epochs else _classic_of(group), in_order(group))),
+            members=tuple(map(partial(self._with_epoch, group) if has_epochs else _classic_of(group), in_order(group))),
             version=0,
             type=group.type,
             assignment_epoch=group.assignment_epoch if has_epochs else UNSET,
@@ -188,30 +188,9 @@ class Publisher:
             initializing=self.names.named(group.initializing) if group.type == SHARE else UNSET,
         )
 
-    def _with_epoch_of(self, group: Group) -> Callable[[Member], GroupMember]:
-        return partial(self._of_streams, group) if group.type == STREAMS else partial(self._of_topics, group.type)
-
-    def _of_streams(self, group: Group, member: Member) -> GroupMember:
-        reads = partial(by_topic, group, self.names)
-        return GroupMember(
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            session_timeout_ms=None,
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
-            assignment=b"",
-            assigned=reads(member.assigned, member.revoking),
-            rack_id=member.rack_id,
-            protocol=STREAMS,
-            member_epoch=member.epoch,
-            state=MEMBER_STATES.get(member.state, "unknown"),
-            revoking=reads(member.revoking),
-            target=reads(member.target),
-            streams=_streams(member),
-        )
-
-    def _of_topics(self, kind: str, member: Member) -> GroupMember:
+    def _with_epoch(self, group: Group, member: Member) -> GroupMember:
+        is_streams = group.type == STREAMS
+        named = partial(by_topic, group, self.names) if is_streams else self.names.named
         return GroupMember(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
@@ -220,20 +199,18 @@ class Publisher:
             session_timeout_ms=member.session_timeout_ms,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             assignment=b"",
-            assigned=self.names.named({
-                topic: member.assigned.get(topic, []) + member.revoking.get(topic, [])
-                for topic in sorted(member.assigned.keys() | member.revoking.keys())
-            }),
+            assigned=named(member.assigned, member.revoking),
             rack_id=member.rack_id,
-            protocol=CLASSIC if member.is_classic else kind,
+            protocol=CLASSIC if member.is_classic else group.type,
             member_epoch=member.epoch,
             state=MEMBER_STATES.get(member.state, "unknown"),
-            subscribed_topics=tuple(member.topics),
-            regex=member.regex or "",
-            revoking=self.names.named(member.revoking),
-            target=self.names.named(member.target),
+            subscribed_topics=UNSET if is_streams else tuple(member.topics),
+            regex=UNSET if is_streams else member.regex or "",
+            revoking=named(member.revoking),
+            target=named(member.target),
             server_assignor=member.assignor or UNSET,
-        )  # fmt: skip
+            streams=_streams(member),
+        )
 
 
 def owners_of(group: Group, names: Names, touched: Collection[str] | None = None) -> Owners:

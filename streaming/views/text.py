@@ -18,6 +18,11 @@ def escape(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def capital(text: str, first_words: tuple[str, ...]) -> str:
+    """Return a part of a sentence with a capital, if it begins with some of these words. Else it begins with a name."""
+    return f"{text[0].upper()}{text[1:]}" if text.startswith(first_words) else text
+
+
 def clock(at_ms: int | None) -> str:
     """Return the local time of day, to the millisecond; the number itself if it is outside the calendar."""
     if at_ms is None:

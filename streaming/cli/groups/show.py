@@ -160,7 +160,7 @@ BEYOND_SHOWN = 3
 """The partitions that one warning names. The rest are only counted."""
 
 
-def tell_beyond(groups: Iterable[GroupView], ends: Ends) -> None:
+def warn_beyond_end(groups: Iterable[GroupView], ends: Ends) -> None:
     """Print a warning to standard error for each group with committed offsets beyond the end of a log."""
     for group in groups:
         committed = {place: offset.offset for place, offset in sorted(group.committed().items())}
@@ -223,7 +223,7 @@ def list_groups(settings: Settings, wanted: Wanted, order: GroupOrder, output: O
     groups, now = wanted.of(views), unix_ms()
     ends = ends_of(settings, groups)
     show_groups(sorted_by(order, [answers.summary(group, ends, now) for group in groups]), output)
-    tell_beyond(groups, ends)
+    warn_beyond_end(groups, ends)
 
 
 def sorted_by(order: GroupOrder, summaries: Iterable[GroupSummary]) -> list[GroupSummary]:
@@ -280,7 +280,7 @@ def describe(settings: Settings, wanted: Wanted, output: Output) -> None:
             show_group(group, ends, now, output, further)
     for group in groups:
         say_state(group)
-    tell_beyond(groups, ends)
+    warn_beyond_end(groups, ends)
 
 
 def show_group(group: GroupView, ends: Ends, now: int, output: Output, further: Iterable[Fact] = ()) -> None:
@@ -437,7 +437,7 @@ def offsets(settings: Settings, wanted: Wanted, output: Output) -> None:
         output.answer(_by_group({group.group_id: answers.offsets(group, ends) for group in groups}, wanted))
     else:
         show_offsets(groups, ends, output)
-    tell_beyond(groups, ends)
+    warn_beyond_end(groups, ends)
 
 
 def show_offsets(groups: Iterable[GroupView], ends: Ends, output: Output) -> None:

@@ -116,7 +116,7 @@ def run_observer(settings: Settings, *, with_dashboard: bool = False, ready_file
             f" `coordinator groups list --topic-prefix {settings.topic_prefix}`. Ctrl-C stops."
         )
         if dashboard is not None:
-            _tell_dashboard(settings, dashboard, tell)
+            _report_dashboard(settings, dashboard, tell)
         observer.wait()
         tell("Stopping after the current batch.")
 
@@ -193,7 +193,7 @@ def run_dashboard(settings: Settings, *, observe: Collection[str] = (), ready_fi
     stopping = threading.Event()
     with Dashboard(settings, tell, observe) as dashboard:
         _announce(stopping.set, ready_file, settings, dashboard=dashboard)
-        _tell_dashboard(settings, dashboard, tell)
+        _report_dashboard(settings, dashboard, tell)
         while not stopping.wait(1):
             pass
 
@@ -430,7 +430,7 @@ def _folder(data: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _tell_dashboard(settings: Settings, dashboard: "Dashboard", tell: Tell) -> None:
+def _report_dashboard(settings: Settings, dashboard: "Dashboard", tell: Tell) -> None:
     tell(f"The dashboard is at {dashboard.url}. Ctrl-C stops.")
     if not is_loopback(settings.dashboard_host):
         tell(ANYBODY_SEES.format(host=settings.dashboard_host))

@@ -49,6 +49,7 @@ from streaming.views.state.fields import known
 from streaming.views.state.group import RECORDED, GroupView
 from streaming.views.text import (
     brief,
+    capital,
     clock,
     counted,
     duration,
@@ -277,7 +278,7 @@ def gap_in_words(gap: HistoryGap) -> str:
 
 def in_full(reason: Reason) -> str:
     """Return the only reason of a rebalance, as a sentence without its full stop."""
-    return _capital(_in_full(reason))
+    return capital(_in_full(reason), _FIRST_WORDS)
 
 
 def _in_full(reason: Reason) -> str:
@@ -311,7 +312,7 @@ def listed(reasons: Sequence[Reason]) -> str:
     shown = [_in_short(each) for each in reasons[:REASONS_SHOWN]]
     if more := len(reasons) - len(shown):
         shown.append(f"{counted(more, 'more change')} came")
-    return f"{_capital(', '.join(shown[:-1]))} and {shown[-1]}; which came first is not recorded"
+    return f"{capital(', '.join(shown[:-1]), _FIRST_WORDS)} and {shown[-1]}; which came first is not recorded"
 
 
 def _in_order(reasons: Sequence[Reason]) -> str:
@@ -328,7 +329,7 @@ def _in_order(reasons: Sequence[Reason]) -> str:
         sentence, before = f"{sentence}{joint}{text}{often}", epochs[text]
     if more := len(texts) - REASONS_SHOWN:
         sentence += f", and {counted(more, 'more change')} came" if more > 0 else ""
-    return _capital(sentence)
+    return capital(sentence, _FIRST_WORDS)
 
 
 _WHOLE = {
@@ -354,11 +355,6 @@ def _whole(reason: Reason) -> str | None:
         return said(reason.event)
     whole = _WHOLE.get(reason.cause)
     return None if whole is None else whole.format(who=_name(reason))
-
-
-def _capital(text: str) -> str:
-    """Return a sentence with a capital, unless it begins with a name."""
-    return f"{text[0].upper()}{text[1:]}" if text.startswith(_FIRST_WORDS) else text
 
 
 def _name(reason: Reason) -> str:

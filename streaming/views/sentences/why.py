@@ -52,7 +52,7 @@ from streaming.views.sentences.policy_advice import (
 from streaming.views.sentences.rebalances import EpochCause, epochs, in_words, rounds_in_words
 from streaming.views.state.causes import GroupKind, cause_of, tells_of_topics
 from streaming.views.state.group import GroupView
-from streaming.views.text import brief, clock, counted, duration, escape, is_standard, naming, reason_in_short
+from streaming.views.text import brief, capital, clock, counted, duration, escape, is_standard, naming, reason_in_short
 
 COMES_BACK_MS = 120_000
 """A client that leaves and joins again within this time was restarted."""
@@ -338,13 +338,11 @@ def _who(rebalance: Rebalance, cause: _Cause | None, began: _Cause | None, times
     often = f"; it caused {times} rebalances of the last hour" if times >= SHORT_MEMBERSHIPS else ""
     is_other = (cause.cause, cause.who.member_id) != (began.cause, began.who.member_id)
     first = f"; the first cause: {_did(began, texts)}" if is_other else ""
-    return f"{_capital(_did(cause, texts))}{others}{often}{first}."
+    return f"{capital(_did(cause, texts), _FIRST_WORDS)}{others}{often}{first}."
 
 
-def _capital(text: str) -> str:
-    """Return a sentence with a capital, unless it begins with a name."""
-    begins_with_no_name = text.startswith(("an operator ", "the last member ", "a client "))
-    return f"{text[0].upper()}{text[1:]}" if begins_with_no_name else text
+_FIRST_WORDS = ("an operator ", "the last member ", "a client ")
+"""The first words of the parts of sentences that begin with no name."""
 
 
 def _did(cause: _Cause, texts: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from streaming.cli.groups import change as changing
 from streaming.cli.groups import show
-from streaming.cli.groups.show import GROUPS, Wanted, show_group, show_offsets, tell_beyond
+from streaming.cli.groups.show import GROUPS, Wanted, show_group, show_offsets, warn_beyond_end
 from streaming.cli.lib import requests
 from streaming.cli.lib.output import Output, OutputFormat
 from streaming.cli.lib.requests import Administration
@@ -89,7 +89,7 @@ def test_an_offset_beyond_the_end_of_its_log_is_a_negative_lag_and_a_warning(
     assert (summary.total_lag, summary.partitions_beyond_end) == (5, 4), "it hides no lag"
     Output(OutputFormat.table).rows(GROUPS, [summary])
     show_offsets([group], ends, Output(OutputFormat.table))
-    tell_beyond([group], ends)
+    warn_beyond_end([group], ends)
     told = capsys.readouterr()
     assert "BEYOND-END" in told.out
     assert "-1000" in told.out.split()
@@ -98,5 +98,5 @@ def test_an_offset_beyond_the_end_of_its_log_is_a_negative_lag_and_a_warning(
         " 0; orders 2 at 21, and the log ends at 20; orders 3 at 22, and the log ends at 20; 1 more partition): the"
         " topic was made anew, or the offset is wrong."
     )
-    tell_beyond([group], {place: Bounds(0, 2_000) for place in ends})
+    warn_beyond_end([group], {place: Bounds(0, 2_000) for place in ends})
     assert capsys.readouterr().err == ""
